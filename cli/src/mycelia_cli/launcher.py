@@ -1,0 +1,150 @@
+"""The services of one run as local processes: started together, stopped without a trace."""
+
+import atexit
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from mycelia_core.config import RunConfig
+
+from mycelia_cli.child import Child
+from mycelia_cli.run_folder import RunFolder
+
+_READY_SECONDS = 60.0
+_LEAVE_SECONDS = 5.0
+_TERM_SECONDS = 1.5
+"""With the time for leaving and that for the server, well under ten seconds."""
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class Launcher:
+    """Starts, watches and stops the processes of one run; owned by one thread."""
+
+    def __init__(
+        self, config: RunConfig, folder: RunFolder, *, environ: Mapping[str, str], log_level: str
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+          config: says how many actors there are.
+          folder: takes the logs.
+          environ: the environment that services get, but for thread counts.
+          log_level: of every service, for example `info`.
+        """
+        self._config = config
+        self._folder = folder
+        self._environ = dict(environ)
+        self._log_level = log_level
+        self._server: Child | None = None
+        self._members: list[Child] = []
+        # The last resort: an error in the command itself must not leave
+        # processes. A command that is killed is seen by --exit-with-parent.
+        atexit.register(self.kill)
+
+    def start_server(self, stopping: threading.Event) -> str | None:
+        """Starts the parameter server and waits until it serves.
+
+        Returns:
+          Its address; None if `stopping` was set first.
+
+        Raises:
+          CommandError: it did not come up.
+        """
+        self._server = self._start(
+            "param-server-0", "mycelia_param_server", "--bind", "127.0.0.1:0"
+        )
+        return self._server.wait_ready(_READY_SECONDS, stopping)
+
+    def start_members(self, address: str, resume: Path | None = None) -> None:
+        """Starts all other services at once; they find each other by the address.
+
+        Args:
+          address: the parameter server's.
+          resume: a run folder whose checkpoint the learner goes on from.
+        """
+        join = ("--join", address)
+        where = ("--run-dir", str(self._folder.path))
+        goes_on = ("--resume", str(resume)) if resume else ()
+        # The learner first: importing torch takes it longest.
+        self._add("learner-0", "mycelia_learner", *join, *where, *goes_on)
+        self._add("replay-0", "mycelia_replay", *join)
+        for index in range(self._config.actor.count):
+            self._add(f"actor-{index}", "mycelia_actor", *join)
+        self._add("evaluator-0", "mycelia_actor", *join, "--role", "evaluator")
+
+    def children(self) -> list[Child]:
+        """Returns every process started, the parameter server first."""
+        return [self._server, *self._members] if self._server else []
+
+    def exited(self) -> list[Child]:
+        """Returns those that have exited without being asked to."""
+        return [
+            child
+            for child in self.children()
+            if child.exit_code() is not None and not child.asked_to_stop
+        ]
+
+    def wait_members(self, timeout_seconds: float, stopping: threading.Event | None = None) -> bool:
+        """Waits until all but the parameter server have exited by themselves."""
+        deadline = time.monotonic() + timeout_seconds
+        while any(child.exit_code() is None for child in self._members):
+            if time.monotonic() > deadline or (stopping and stopping.is_set()):
+                return False
+            time.sleep(0.02)
+        return True
+
+    def stop(self, joined_pids: Iterable[int] | None = None) -> None:
+        """Stops everything within ten seconds; safe to call again.
+
+        The run is finished already, so that members leave by themselves; what
+        is slow is asked by a signal, and what does not hear that is killed.
+
+        Args:
+          joined_pids: the processes that take part in the run and so know of
+            its end; others are asked at once. None means all of them do.
+        """
+        joined = None if joined_pids is None else set(joined_pids)
+        if joined is not None:
+            _terminate(child for child in self._members if child.pid not in joined)
+        self.wait_members(_LEAVE_SECONDS)
+        _terminate(self._members)
+        _wait(self._members, _TERM_SECONDS)
+        # Last of all: the others take leave from it.
+        if self._server:
+            _terminate([self._server])
+            _wait([self._server], _TERM_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends at once what is still there; safe to call again."""
+        children, self._server, self._members = self.children(), None, []
+        for child in children:
+            child.kill()
+        atexit.unregister(self.kill)
+
+    def _add(self, name: str, module: str, *arguments: str) -> None:
+        self._members.append(self._start(name, module, *arguments))
+
+    def _start(self, name: str, module: str, *arguments: str) -> Child:
+        threads = self._config.learner.torch_threads if module == "mycelia_learner" else 1
+        return Child(
+            name,
+            module,
+            [*arguments, "--exit-with-parent", "--log-level", self._log_level],
+            log_path=self._folder.logs / f"{name}.log",
+            # More threads than this slow small networks down and fight for cores.
+            environ=self._environ | dict.fromkeys(_THREAD_VARIABLES, str(threads)),
+        )
+
+
+def _terminate(children: Iterable[Child]) -> None:
+    for child in children:
+        child.terminate()
+
+
+def _wait(children: Iterable[Child], timeout_seconds: float) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    for child in children:
+        child.wait(deadline)

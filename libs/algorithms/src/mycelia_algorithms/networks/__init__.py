@@ -1,0 +1,1 @@
+"""Networks, and the factory that builds them from a spec."""

@@ -1,0 +1,26 @@
+"""Gradient clipping."""
+
+from torch import Tensor
+
+
+def clip_by_global_norm(gradient: Tensor, max_norm: float) -> Tensor:
+    r"""Shortens a gradient, in place, to at most `max_norm`, and returns its length before.
+
+    Pascanu et al. 2013, algorithm 1 (https://arxiv.org/abs/1211.5063), with torch's guard
+    against a division by 0:
+
+        g <- g min(1, max_norm / (|g| + 1e-6))
+
+    It belongs after everything that adds to the gradient (micro-batches, workers): clipping the
+    parts is something else.
+
+    Args:
+      gradient: [P] all gradients in one vector; changed.
+      max_norm: the length that is not exceeded.
+
+    Returns:
+      [] the Euclidean length before clipping.
+    """
+    norm = gradient.norm()
+    gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+    return norm

@@ -1,0 +1,1 @@
+"""What every Mycelia service and custom actor needs: codec, signatures, config, clients, server."""

@@ -1,0 +1,124 @@
+"""The client of the weight store: gets, publishes and watches weights."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from mycelia.params.v1 import params_pb2 as pb
+from mycelia.params.v1 import params_pb2_grpc
+from numpy.typing import NDArray
+
+from mycelia_core.clients.failures import translated_errors
+from mycelia_core.clients.waiting import NotYetError, poll
+from mycelia_core.clients.weight_watcher import WeightStream, WeightWatcher
+from mycelia_core.parts import split
+from mycelia_core.rpc.channel import open_channel
+from mycelia_core.rpc.errors import UnavailableError
+from mycelia_core.weights import Weights, WeightsReader, make_header
+
+__all__ = ["ParamClient", "WeightWatcher"]
+
+
+class ParamClient:
+    """Talks to the weight store of one run. Any thread may use it.
+
+    Errors: each method raises the `StatusError` that the server meant
+    (`UnavailableError` if it cannot be reached), and `TimeoutError` when a
+    deadline passes.
+    """
+
+    def __init__(self, address: str, run_id: str) -> None:
+        """Opens a channel; whether anybody answers shows with the first call."""
+        self.address = address
+        self.run_id = run_id
+        self._channel = open_channel(address)
+        self._stub = params_pb2_grpc.ParamServiceStub(self._channel)
+
+    def get(self, newer_than: int = 0, *, timeout: float = 30.0) -> Weights | None:
+        """Returns the newest weights; None if there are none newer than `newer_than`."""
+        request = pb.GetWeightsRequest(run_id=self.run_id, newer_than_version=newer_than)
+        reader: WeightsReader | None = None
+        with translated_errors(f"GetWeights at {self.address}"):
+            for response in self._stub.GetWeights(request, timeout=timeout):
+                if response.HasField("header") and response.header.tensors:
+                    reader = WeightsReader(response.header)
+                if reader:
+                    reader.add(response.parts)
+        return reader.finish() if reader else None
+
+    def publish(
+        self,
+        tensors: Mapping[str, NDArray[Any]],
+        learner_step: int,
+        expected_version: int,
+        *,
+        timeout: float = 60.0,
+        stop: threading.Event | None = None,
+    ) -> int:
+        """Publishes new weights and returns their version.
+
+        A server that is away is tried again until the time is up.
+
+        Args:
+          tensors: the weights by name. Not to be changed during the call.
+          learner_step: the learner step that they are from.
+          expected_version: the version that the caller believes to be the
+            newest, 0 if none; the new one is one more.
+          timeout: seconds for all of it.
+          stop: ends waiting for a server that is away.
+
+        Raises:
+          AbortedError: somebody else has published meanwhile.
+          ResourceExhaustedError: the weights are over the server's limit.
+          TimeoutError: the server did not take them in time.
+          StoppedError: `stop` was set.
+        """
+        weights = Weights(0, learner_step, {k: np.asarray(v) for k, v in tensors.items()})
+        header = make_header(weights)
+
+        def attempt() -> int:
+            try:
+                with translated_errors(f"PublishWeights at {self.address}"):
+                    requests = self._publish_requests(weights, header, expected_version)
+                    return self._stub.PublishWeights(requests, timeout=timeout).version
+            except UnavailableError as error:
+                raise NotYetError(str(error)) from error
+
+        waiting_for = f"the parameter server at {self.address}"
+        return poll(attempt, waiting_for=waiting_for, timeout=timeout, stop=stop)
+
+    def watch(self, newer_than: int = 0) -> WeightStream:
+        """Opens a stream of the newest weights, each newer than the one before."""
+        return WeightStream(self._stub, self.address, self.run_id, newer_than)
+
+    def close(self) -> None:
+        """Closes the channel; a watcher must have been stopped before."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        """Returns itself; the channel is open already."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes the channel."""
+        self.close()
+
+    def _publish_requests(
+        self, weights: Weights, header: pb.WeightsHeader, expected_version: int
+    ) -> Iterator[pb.PublishWeightsRequest]:
+        batches = split(weights.tensors.values())
+        yield pb.PublishWeightsRequest(
+            run_id=self.run_id,
+            expected_version=expected_version,
+            header=header,
+            parts=next(batches),
+        )
+        for parts in batches:
+            yield pb.PublishWeightsRequest(parts=parts)

@@ -1,0 +1,206 @@
+"""The config of a run: one schema for the command line, the registry and every service.
+
+Sections and keys are the dotted names of the command line, for example
+`replay.capacity_rows`. Unknown keys are errors.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """A part of the config: immutable, strict about its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class EnvConfig(Section):
+    """Which environment is played."""
+
+    id: str
+    """A registered Gymnasium id, or `package.module:Class`."""
+
+    kwargs: dict[str, Any] = {}
+    """Passed to the environment as they are."""
+
+
+class ActorConfig(Section):
+    """How environments are stepped and their rows sent."""
+
+    count: int = Field(2, ge=1)
+    """How many actor processes the launcher starts."""
+
+    envs_per_actor: int = Field(8, ge=1)
+    """How many environments each actor steps together."""
+
+    chunk_rows: int = Field(16, ge=1)
+    """Rows of one stream that are sent together."""
+
+    epsilon_base: float = Field(0.4, ge=0, le=1)
+    """Ape-X: the exploration of the most exploring environment."""
+
+    epsilon_exponent: float = Field(7.0, ge=0)
+    """Ape-X: environment i of N explores with base^(1 + exponent * i / (N - 1))."""
+
+    max_in_flight_requests: int = Field(4, ge=1)
+    """Inserts that may wait for their acknowledgement."""
+
+    insert_timeout_seconds: float = Field(60.0, gt=0)
+    """How long the oldest of them may wait before it is reported."""
+
+
+class WindowConfig(Section):
+    """Which rows make up an item. Follows from the algorithm, unless set."""
+
+    learn_rows: int = Field(1, ge=1)
+    """Rows that are trained on."""
+
+    bootstrap_rows: int = Field(1, ge=0)
+    """Rows after them that their targets need; n for n-step returns."""
+
+    period: int = Field(1, ge=1)
+    """Rows from the start of one item to the start of the next."""
+
+    context_rows: int = Field(0, ge=0)
+    """Rows before the item's first one that come with it; k-1 for stacks of k frames."""
+
+    @property
+    def rows(self) -> int:
+        """How long a window is, context not counted."""
+        return self.learn_rows + self.bootstrap_rows
+
+
+class TableConfig(Section):
+    """How one table stores, limits and forgets."""
+
+    name: str = "train"
+    """What inserts and samples call the table."""
+
+    capacity_rows: int = Field(100_000, ge=2)
+    """Above this the oldest rows are overwritten."""
+
+    sampler: Literal["prioritized", "uniform", "fifo"] = "prioritized"
+    """How items are picked."""
+
+    priority_exponent: float = Field(0.6, ge=0)
+    """Prioritized: an item is drawn in proportion to priority^exponent."""
+
+    max_times_sampled: int = Field(0, ge=0)
+    """After this many draws an item leaves; 0 for never."""
+
+    samples_per_insert: float = Field(0.0, ge=0)
+    """How often each item is drawn on average; 0 for no limit either way."""
+
+    min_items_to_sample: int = Field(1, ge=1)
+    """Draws wait until the table holds this many items."""
+
+    error_buffer: float = Field(0.0, ge=0)
+    """How many draws either side may be ahead; 0 for twice what is needed at least."""
+
+    window: WindowConfig | None = None
+    """Which rows make up an item; None takes the algorithm's."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "TableConfig":
+        if self.min_items_to_sample > self.capacity_rows:
+            raise ValueError(
+                f"min_items_to_sample={self.min_items_to_sample} is above "
+                f"capacity_rows={self.capacity_rows}; no sample could ever be drawn"
+            )
+        window = self.window
+        if window and window.context_rows + window.rows > self.capacity_rows:
+            raise ValueError(
+                f"a window of {window.context_rows + window.rows} rows is longer than "
+                f"capacity_rows={self.capacity_rows}"
+            )
+        return self
+
+
+class ReplayConfig(TableConfig):
+    """The replay service and its table."""
+
+
+class LearnerConfig(Section):
+    """How batches are turned into better weights."""
+
+    batch_size: int = Field(128, ge=1)
+    """Items per learner step."""
+
+    learning_rate: float = Field(1e-3, gt=0)
+    """Adam's step size."""
+
+    adam_epsilon: float = Field(1e-8, gt=0)
+    """Adam's epsilon."""
+
+    max_grad_norm: float = Field(10.0, gt=0)
+    """Gradients are scaled down to this global norm."""
+
+    publish_period_steps: int = Field(25, ge=1)
+    """Learner steps from one publish to the next."""
+
+    prefetch_batches: int = Field(4, ge=1)
+    """Batches fetched ahead of their use."""
+
+    checkpoint_period_seconds: float = Field(30.0, gt=0)
+    """Seconds from one checkpoint to the next."""
+
+    sample_timeout_seconds: float = Field(600.0, gt=0)
+    """How long to wait for a batch before giving up the run."""
+
+    torch_threads: int = Field(1, ge=1)
+    """Threads for torch. Two slow small networks down."""
+
+
+class NetworkConfig(Section):
+    """The form of the policy's network."""
+
+    hidden_sizes: tuple[int, ...] = (128, 128)
+    """Units of each hidden layer."""
+
+
+class EvaluationConfig(Section):
+    """How a policy is judged: greedy episodes, apart from training."""
+
+    episodes: int = Field(20, ge=1)
+    """Episodes in one evaluation."""
+
+    period_seconds: float = Field(2.0, ge=0)
+    """Seconds from the start of one evaluation to the next, at least."""
+
+    solved_return: float | None = None
+    """The run is solved when an evaluation's mean return reaches this."""
+
+
+class LimitsConfig(Section):
+    """When a run ends at the latest."""
+
+    max_env_steps: int = Field(1_000_000, ge=1)
+    """Environment steps over all actors."""
+
+
+class RunConfig(Section):
+    """All there is to know about a run."""
+
+    name: str
+    """The preset's name; run folders begin with it."""
+
+    description: str = ""
+    """One line for people."""
+
+    seed: int = Field(1, ge=0)
+    """Every random generator of the run is derived from it."""
+
+    topology: Literal["replay"] = "replay"
+    """Who computes gradients from what, and who applies them."""
+
+    env: EnvConfig
+    actor: ActorConfig = ActorConfig()
+    replay: ReplayConfig = ReplayConfig()
+    learner: LearnerConfig = LearnerConfig()
+    algorithm: dict[str, Any]
+    """`name`, and the algorithm's own keys; the schema is the algorithm's."""
+
+    network: NetworkConfig = NetworkConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    limits: LimitsConfig = LimitsConfig()

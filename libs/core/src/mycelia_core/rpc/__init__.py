@@ -1,0 +1,1 @@
+"""gRPC at its edges: channels, the server, and errors that carry a status."""

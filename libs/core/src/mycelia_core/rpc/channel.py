@@ -1,0 +1,59 @@
+"""Opens client channels: keep-alive, size limits, and retries of what is idempotent."""
+
+import json
+
+import grpc
+
+from mycelia_core.rpc.options import SHARED_OPTIONS
+
+IDEMPOTENT_METHODS: dict[str, tuple[str, ...]] = {
+    "mycelia.replay.v1.ReplayService": ("UpdatePriorities", "GetInfo", "Reset"),
+    "mycelia.params.v1.ParamService": ("GetWeights",),
+    "mycelia.run.v1.RunService": (
+        "CreateRun",
+        "GetRun",
+        "JoinRun",
+        "Heartbeat",
+        "ReportEvaluation",
+        "FinishRun",
+        "LeaveRun",
+    ),
+}
+"""The methods that gRPC itself repeats on `UNAVAILABLE`. Streams are resumed by
+the clients that own them, which know what has been acknowledged."""
+
+_RETRY_POLICY = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "2s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+
+
+def open_channel(address: str) -> grpc.Channel:
+    """Opens a channel to `host:port` or `unix:path`. Does not wait for the server.
+
+    Idempotent unary calls are repeated on `UNAVAILABLE` with exponential
+    back-off and jitter, up to five times and within the call's deadline.
+    """
+    return grpc.insecure_channel(
+        address,
+        options=[
+            *SHARED_OPTIONS,
+            ("grpc.enable_retries", 1),
+            ("grpc.service_config", _service_config()),
+            # A new server on the same port should be found within a second or two.
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 2_000),
+        ],
+    )
+
+
+def _service_config() -> str:
+    names = [
+        {"service": service, "method": method}
+        for service, methods in IDEMPOTENT_METHODS.items()
+        for method in methods
+    ]
+    return json.dumps({"methodConfig": [{"name": names, "retryPolicy": _RETRY_POLICY}]})

@@ -1,0 +1,158 @@
+"""What a row of experience is made of: column specs and the signature of a table."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mycelia.experience.v1 import signature_pb2
+from mycelia_core.codec import dtype_from_proto, dtype_to_proto, expected_bytes
+from mycelia_core.rpc.errors import InvalidArgumentError
+
+OBSERVATION = "observation"
+ACTION = "action"
+REWARD = "reward"
+FIRST = "first"
+TERMINATED = "terminated"
+TRUNCATED = "truncated"
+POLICY_VERSION = "policy_version"
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """One column: a named, typed part of every row."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] = ()
+    category_count: int = 0
+    """For one of n choices, n; otherwise 0."""
+
+    def __str__(self) -> str:
+        """Reads `float32 [84, 84]`."""
+        return f"{self.dtype} {list(self.shape)}"
+
+
+REQUIRED_COLUMNS = (
+    ColumnSpec(REWARD, np.dtype(np.float32)),
+    ColumnSpec(FIRST, np.dtype(np.bool_)),
+    ColumnSpec(TERMINATED, np.dtype(np.bool_)),
+    ColumnSpec(TRUNCATED, np.dtype(np.bool_)),
+)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The columns of a table, in order. See `signature.proto` for what they mean."""
+
+    columns: tuple[ColumnSpec, ...]
+
+    def __post_init__(self) -> None:
+        """Refuses a signature without the required columns, or with a name twice."""
+        if len(self.by_name) != len(self.columns):
+            raise InvalidArgumentError("signature: a column name comes twice")
+        for required in REQUIRED_COLUMNS:
+            got = self.by_name.get(required.name)
+            if got != required:
+                raise InvalidArgumentError(
+                    f"signature: column {required.name!r} must be {required}, got {got}"
+                )
+
+    @classmethod
+    def of(cls, columns: Iterable[ColumnSpec]) -> "Signature":
+        """Makes a signature of these columns and the four required ones."""
+        return cls((*columns, *REQUIRED_COLUMNS))
+
+    @cached_property
+    def by_name(self) -> dict[str, ColumnSpec]:
+        """The columns by name."""
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def __getitem__(self, name: str) -> ColumnSpec:
+        """Returns the column of that name; `KeyError` if there is none."""
+        return self.by_name[name]
+
+    def starting_with(self, prefix: str) -> tuple[ColumnSpec, ...]:
+        """Returns the column `prefix` or the columns `prefix/...`, in order."""
+        return tuple(c for c in self.columns if c.name == prefix or c.name.startswith(prefix + "/"))
+
+    def difference(self, other: "Signature") -> str | None:
+        """Says in which column `other` differs first, or None if it does not."""
+        for name in dict.fromkeys((*self.names, *other.names)):
+            mine, theirs = self.by_name.get(name), other.by_name.get(name)
+            if mine != theirs:
+                return f"column {name!r}: {mine or 'absent'} against {theirs or 'absent'}"
+        return None
+
+    def to_proto(self) -> signature_pb2.Signature:
+        """Encodes the signature."""
+        return signature_pb2.Signature(
+            columns=[
+                signature_pb2.ColumnSpec(
+                    name=column.name,
+                    dtype=dtype_to_proto(column.dtype, column.name),
+                    shape=column.shape,
+                    category_count=column.category_count,
+                )
+                for column in self.columns
+            ]
+        )
+
+    @classmethod
+    def from_proto(cls, message: signature_pb2.Signature) -> "Signature":
+        """Decodes a signature.
+
+        Raises:
+          InvalidArgumentError: a column is malformed, or one is missing or double.
+        """
+        return cls(tuple(_column_from_proto(column) for column in message.columns))
+
+
+def _column_from_proto(message: signature_pb2.ColumnSpec) -> ColumnSpec:
+    if not message.name:
+        raise InvalidArgumentError("signature: a column has no name")
+    dtype, shape = dtype_from_proto(message.dtype, message.name), tuple(message.shape)
+    expected_bytes(dtype, shape, message.name)
+    return ColumnSpec(message.name, dtype, shape, message.category_count)
+
+
+def check_rows(signature: Signature, columns: Mapping[str, NDArray[Any]]) -> int:
+    """Checks rows `{name: [rows, ...]}` against a signature.
+
+    Returns:
+      how many rows there are.
+
+    Raises:
+      InvalidArgumentError: a column is unknown or missing, or differs in dtype,
+        shape or number of rows. Names the column, what came, what was expected.
+    """
+    for name in columns:
+        if name not in signature.by_name:
+            raise InvalidArgumentError(
+                f"column {name!r} is unknown; expected {', '.join(signature.names)}"
+            )
+    rows = -1
+    for spec in signature.columns:
+        values = columns.get(spec.name)
+        if values is None:
+            raise InvalidArgumentError(f"column {spec.name!r} is missing; expected {spec}")
+        if values.ndim == 0 or values.dtype != spec.dtype or values.shape[1:] != spec.shape:
+            expected = ", ".join(["rows", *map(str, spec.shape)])
+            raise InvalidArgumentError(
+                f"column {spec.name!r}: got {values.dtype} {list(values.shape)}, "
+                f"expected {spec.dtype} [{expected}]"
+            )
+        if rows not in (-1, len(values)):
+            raise InvalidArgumentError(
+                f"column {spec.name!r}: got {len(values)} rows, the columns before it have {rows}"
+            )
+        rows = len(values)
+    return rows

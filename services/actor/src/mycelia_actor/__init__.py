@@ -1,0 +1,1 @@
+"""The actor service: steps environments, records rows, sends them to replay."""

@@ -1,0 +1,1 @@
+"""Environments: any Gymnasium environment as columns of rows, whatever its autoreset mode."""

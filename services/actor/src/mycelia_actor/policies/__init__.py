@@ -1,0 +1,1 @@
+"""Policies: from observations of many environments to their actions."""

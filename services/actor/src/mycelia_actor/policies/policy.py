@@ -1,0 +1,40 @@
+"""What a policy is to the actor's loop."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from mycelia_core.weights import Weights
+from numpy.typing import NDArray
+
+from mycelia_actor.environments.spaces import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class ActionChoice:
+    """What a policy chose for N environments, and what it thought of it."""
+
+    action: Columns
+    """The action's columns, `[N, ...]` each."""
+
+    q_taken: NDArray[np.floating[Any]] | None = None
+    """[N] Q(s, a) of the actions chosen; None if the policy has no values (yet)."""
+
+    q_max: NDArray[np.floating[Any]] | None = None
+    """[N] max_a Q(s, a); None if the policy has no values (yet)."""
+
+    policy_version: int = 0
+    """The version of the weights that chose; 0 before the first."""
+
+
+class Policy(Protocol):
+    """Chooses actions for all environments of an actor. One thread owns it."""
+
+    def use(self, weights: Weights) -> None:
+        """Acts with these weights from the next call on."""
+
+    def act(self, observation: Columns) -> ActionChoice:
+        """Chooses actions on observations `[N, ...]`."""
+
+    def greedy_value(self, observation: Columns) -> NDArray[np.floating[Any]] | None:
+        """Returns max_a Q(s, a) of observations `[E, ...]`, `[E]`; None without weights."""
