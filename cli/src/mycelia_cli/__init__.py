@@ -1,0 +1,1 @@
+"""The command `mycelia`: train, evaluate, serve and watch."""

@@ -76,17 +76,15 @@ class Child:
         """Waits for the line that says where the service listens.
 
         Returns:
-          The address; None if `stopping` was set first.
+          The address; None if `stopping` was set first, or if it exited.
 
         Raises:
-          CommandError: it exited, or the time is over.
+          CommandError: the time is over.
         """
         deadline = time.monotonic() + timeout_seconds
         while not self._ready.wait(_POLL_SECONDS):
-            if stopping.is_set():
+            if stopping.is_set() or self.exit_code() is not None:
                 return None
-            if self.exit_code() is not None:
-                raise CommandError(self.obituary())
             if time.monotonic() > deadline:
                 raise CommandError(
                     f"{self.name} was not ready after {timeout_seconds:.0f} s; see {self.log_path}"

@@ -3,18 +3,16 @@
 import atexit
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-
-from mycelia_core.config import RunConfig
 
 from mycelia_cli.child import Child
 from mycelia_cli.run_folder import RunFolder
+from mycelia_core.config import RunConfig
 
 _READY_SECONDS = 60.0
-_LEAVE_SECONDS = 5.0
 _TERM_SECONDS = 1.5
-"""With the time for leaving and that for the server, well under ten seconds."""
+"""How long a process may take after SIGTERM, before it is killed."""
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -47,10 +45,10 @@ class Launcher:
         """Starts the parameter server and waits until it serves.
 
         Returns:
-          Its address; None if `stopping` was set first.
+          Its address; None if `stopping` was set first, or if it exited.
 
         Raises:
-          CommandError: it did not come up.
+          CommandError: it took too long.
         """
         self._server = self._start(
             "param-server-0", "mycelia_param_server", "--bind", "127.0.0.1:0"
@@ -95,25 +93,27 @@ class Launcher:
             time.sleep(0.02)
         return True
 
-    def stop(self, joined_pids: Iterable[int] | None = None) -> None:
-        """Stops everything within ten seconds; safe to call again.
+    def ask_to_stop(self, except_pids: Collection[int] = ()) -> None:
+        """Asks all members but those by a signal, for they will not hear of the run's end."""
+        _terminate(child for child in self._members if child.pid not in except_pids)
 
-        The run is finished already, so that members leave by themselves; what
-        is slow is asked by a signal, and what does not hear that is killed.
+    def stop_members(self, leave_seconds: float) -> None:
+        """Waits until all but the parameter server have exited, then asks, then kills.
 
         Args:
-          joined_pids: the processes that take part in the run and so know of
-            its end; others are asked at once. None means all of them do.
+          leave_seconds: how long they may take to leave by themselves.
         """
-        joined = None if joined_pids is None else set(joined_pids)
-        if joined is not None:
-            _terminate(child for child in self._members if child.pid not in joined)
-        self.wait_members(_LEAVE_SECONDS)
+        self.wait_members(leave_seconds)
         _terminate(self._members)
         _wait(self._members, _TERM_SECONDS)
-        # Last of all: the others take leave from it.
+        for child in self._members:
+            child.kill()
+
+    def stop(self, leave_seconds: float = 0.0) -> None:
+        """Stops everything, the parameter server last: the others take leave from it."""
+        self.stop_members(leave_seconds)
         if self._server:
-            _terminate([self._server])
+            self._server.terminate()
             _wait([self._server], _TERM_SECONDS)
         self.kill()
 

@@ -41,6 +41,10 @@ class Layers:
         place[last] = value
         self.origins[key] = origin
 
+    def written_key(self, key: str) -> str:
+        """Returns the dotted key as somebody wrote it: a longer one if `key` is a section."""
+        return next((name for name in self.origins if f"{name}.".startswith(f"{key}.")), key)
+
     def origin(self, key: str) -> str:
         """Returns where the value of a dotted key, or of the section around it, came from."""
         while key not in self.origins and "." in key:

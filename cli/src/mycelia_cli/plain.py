@@ -38,7 +38,7 @@ class PlainView:
     def update(self, progress: Progress) -> None:
         """Prints the line if one is due."""
         now = time.monotonic()
-        if progress.phase == self._phase and now < self._next:
+        if progress.phase == self._phase and (now < self._next or progress.is_finished):
             return
         self._phase, self._next = progress.phase, now + self._period_seconds
         print(line(progress), file=self._output, flush=True)

@@ -5,8 +5,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC
+from typing import Literal
 
 from google.protobuf.timestamp_pb2 import Timestamp
+
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia_core.config import RunConfig
 from mycelia_core.metrics import Rate
@@ -58,7 +60,7 @@ class Progress:
     outcome: str
     outcome_detail: str
     elapsed_seconds: float
-    """Since the command began to follow the run."""
+    """Since the run was created, until its end."""
     train_start_seconds: float | None
     """Unix time of the first learner step; None before it."""
     finish_seconds: float | None
@@ -105,7 +107,8 @@ class Progress:
         """Wall time of training: from the first learner step to the end, or to now."""
         if self.train_start_seconds is None:
             return None
-        return (self.finish_seconds or time.time()) - self.train_start_seconds
+        # The first step may be reported after the end of a run of a few steps.
+        return max(0.0, (self.finish_seconds or time.time()) - self.train_start_seconds)
 
     @property
     def decisive_evaluation(self) -> EvaluationScore | None:
@@ -121,24 +124,24 @@ class ProgressTracker:
     """Makes a `Progress` of every answer of the registry; keeps what rates need."""
 
     def __init__(self, config: RunConfig) -> None:
-        """Starts the clock."""
+        """Has seen nothing yet."""
         self._config = config
-        self._start = time.monotonic()
         self._env_steps = Rate()
         self._learner_steps = Rate()
         self._insert_wait = Rate()
         self._sample_wait = Rate()
+        self._counters: dict[tuple[int, str], float] = {}
 
     def update(self, answer: pb.GetRunResponse) -> Progress:
         """Returns where the run stands. Called in order of time."""
         run, progress, config = answer.run, answer.progress, self._config
         now = time.monotonic()
         actors = _living(answer.members, pb.ROLE_ACTOR)
-        learner_steps = counter(answer.members, pb.ROLE_LEARNER, "learner_steps")
-        inserted = counter(answer.members, pb.ROLE_REPLAY, "inserted_items")
-        sampled = counter(answer.members, pb.ROLE_REPLAY, "sampled_items")
-        insert_wait = counter(actors, pb.ROLE_ACTOR, "insert_wait_seconds")
-        sample_wait = counter(answer.members, pb.ROLE_LEARNER, "sample_wait_seconds")
+        learner_steps = self._counter(answer, pb.ROLE_LEARNER, "learner_steps")
+        inserted = self._counter(answer, pb.ROLE_REPLAY, "inserted_items")
+        sampled = self._counter(answer, pb.ROLE_REPLAY, "sampled_items")
+        insert_wait = self._counter(answer, pb.ROLE_ACTOR, "insert_wait_seconds")
+        sample_wait = self._counter(answer, pb.ROLE_LEARNER, "sample_wait_seconds")
         return Progress(
             name=run.name,
             run_id=run.run_id,
@@ -146,7 +149,7 @@ class ProgressTracker:
             phase=PHASES.get(run.phase, "unknown"),
             outcome=OUTCOMES.get(run.outcome, "unknown"),
             outcome_detail=run.outcome_detail,
-            elapsed_seconds=now - self._start,
+            elapsed_seconds=_elapsed_seconds(run),
             train_start_seconds=_seconds(run, "train_start_time"),
             finish_seconds=_seconds(run, "finish_time"),
             env_steps=progress.env_steps,
@@ -155,7 +158,7 @@ class ProgressTracker:
             env_steps_per_second=self._env_steps.update(progress.env_steps, now),
             learner_steps=int(learner_steps),
             learner_steps_per_second=self._learner_steps.update(learner_steps, now),
-            replay_rows=int(counter(answer.members, pb.ROLE_REPLAY, "row_count")),
+            replay_rows=int(self._counter(answer, pb.ROLE_REPLAY, "replay_rows")),
             replay_capacity_rows=config.replay.capacity_rows,
             samples_per_insert=sampled / inserted if inserted else 0.0,
             samples_per_insert_wanted=config.replay.samples_per_insert,
@@ -169,6 +172,12 @@ class ProgressTracker:
             sample_wait_share=_share(self._sample_wait.update(sample_wait, now), 1),
             members=tuple(ROLES.get(member.role, "?") for member in answer.members if member.alive),
         )
+
+    def _counter(self, answer: pb.GetRunResponse, role: pb.Role.ValueType, name: str) -> float:
+        if any(member.role == role for member in answer.members):
+            self._counters[role, name] = counter(answer.members, role, name)
+        # Members that have taken leave are off the list, but what they did counts.
+        return self._counters.get((role, name), 0.0)
 
 
 def score(evaluation: pb.Evaluation) -> EvaluationScore:
@@ -207,7 +216,14 @@ def _share(seconds_per_second: float, waiter_count: int) -> float:
     return min(1.0, max(0.0, seconds_per_second / max(1, waiter_count)))
 
 
-def _seconds(run: pb.Run, field: str) -> float | None:
+def _elapsed_seconds(run: pb.Run) -> float:
+    start = _seconds(run, "create_time")
+    return max(0.0, (_seconds(run, "finish_time") or time.time()) - start) if start else 0.0
+
+
+def _seconds(
+    run: pb.Run, field: Literal["create_time", "train_start_time", "finish_time"]
+) -> float | None:
     return _unix(getattr(run, field)) if run.HasField(field) else None
 
 

@@ -1,6 +1,7 @@
 """The config's schema as people meet it: its dotted keys, and what is wrong with a value."""
 
 import json
+import re
 import typing
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -35,25 +36,28 @@ def refuse(
     problems = error.errors(include_url=False)
     # An unknown key is often the cause of a missing one.
     problem = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
-    key = prefix + ".".join(map(str, problem["loc"]))
+    key = (prefix + ".".join(map(str, problem["loc"]))).rstrip(".")
     if problem["type"] == "extra_forbidden":
-        return unknown_key(key, layers.origin(key), known_keys)
+        key = layers.written_key(key)
+        return _unknown_key(key, layers.origin(key), known_keys)
+    if problem["type"] == "missing":
+        return InputError(f'"{key}" is not set, and has no default')
     expected = one_line(problem["msg"].removeprefix("Value error, "))
     expected = expected.replace("Input should be ", "expected ", 1)
-    if problem["type"] == "missing":
-        return InputError(f'"{key}" is not set: it has no default')
+    expected = re.sub("^expected (greater|less) ", r"expected a number \1 ", expected)
+    if problem["type"] in ("model_type", "dict_type"):
+        expected = "expected a section of keys"
     if problem["type"] == "value_error":
         return InputError(f"{key}: {expected}" if key else expected)
     value = json.dumps(problem["input"], default=str)
     return InputError(f"bad value {key}={value} ({layers.origin(key)}): {expected}")
 
 
-def unknown_key(key: str, origin: str, known_keys: Iterable[str]) -> InputError:
-    """Returns the refusal of a key, with the nearest valid one."""
+def _unknown_key(key: str, origin: str, known_keys: Iterable[str]) -> InputError:
     known = list(known_keys)
     last = key.rpartition(".")[2]
     in_other_section = [name for name in known if name.rpartition(".")[2] == last]
-    hint = did_you_mean(key, in_other_section or known)
+    hint = did_you_mean(key, in_other_section or known) or "; mycelia config PRESET shows them all"
     return InputError(f'unknown key "{key}" ({origin}){hint}')
 
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from mycelia_algorithms import registry
-from mycelia_core.config import RunConfig, WindowConfig
-from pydantic import ValidationError
-
 from mycelia_cli.errors import InputError, did_you_mean
 from mycelia_cli.layers import (
     COMMAND_LINE,
@@ -17,15 +15,13 @@ from mycelia_cli.layers import (
     parse_overrides,
 )
 from mycelia_cli.presets import Preset, load_preset
-from mycelia_cli.schema import dotted_keys, refuse, unknown_key
-
-_FREE_SECTIONS = ("env.kwargs",)
-"""Sections whose keys the schema does not know: the environment does."""
+from mycelia_cli.schema import dotted_keys, refuse
+from mycelia_core.config import RunConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A run's config, complete and valid, and where its values came from."""
+    """A run's config, complete and valid, and the layers that it came from."""
 
     config: RunConfig
     layers: Layers
@@ -44,15 +40,17 @@ def resolve(preset_name: str, overrides: Iterable[str], environ: Mapping[str, st
         names it, where it came from and what was expected.
     """
     layers = _lay_all(load_preset(preset_name), overrides, environ)
-    algorithm = _algorithm(layers)
-    known = _known_keys(algorithm)
-    _refuse_unknown_variables(layers, known)
-    settings = layers.settings | {"algorithm": algorithm.model_dump(mode="json")}
+    model = _algorithm_model(layers)
+    known_keys = [*_run_keys(), *dotted_keys(model, "algorithm.")]
     try:
-        config = RunConfig.model_validate(settings)
-        return Resolved(_with_window(config), layers)
+        algorithm = model.model_validate(layers.settings["algorithm"]).model_dump(mode="json")
     except ValidationError as error:
-        raise refuse(error, layers, known) from error
+        raise refuse(error, layers, known_keys, "algorithm.") from error
+    try:
+        config = RunConfig.model_validate(_complete(layers, algorithm))
+    except ValidationError as error:
+        raise refuse(error, layers, known_keys) from error
+    return Resolved(config, layers)
 
 
 def _lay_all(preset: Preset, overrides: Iterable[str], environ: Mapping[str, str]) -> Layers:
@@ -65,18 +63,29 @@ def _lay_all(preset: Preset, overrides: Iterable[str], environ: Mapping[str, str
     return layers
 
 
-def _algorithm(layers: Layers) -> Any:
+def _algorithm_model(layers: Layers) -> type[BaseModel]:
     section = layers.settings.get("algorithm")
-    names = list(registry.ALGORITHMS)
-    if not isinstance(section, dict) or "name" not in section:
-        raise InputError(f'"algorithm.name" is not set: expected one of {", ".join(names)}')
-    name = section["name"]
-    if name not in names:
-        hint = did_you_mean(str(name), names) or f"; expected one of {', '.join(names)}"
-        raise InputError(f'bad value algorithm.name="{name}" ({layers.origin("algorithm.name")}){hint}')
-    model = registry.ALGORITHMS[name].config
-    try:
-        return model.model_validate(section)
-    except ValidationError as error:
-        known = _known_keys_of(model)
-        raise refuse(error, layers, known, "algorithm.") from error
+    name = section.get("name") if isinstance(section, dict) else None
+    if isinstance(name, str) and name in registry.ALGORITHMS:
+        return registry.ALGORITHMS[name].config
+    names = ", ".join(sorted(registry.ALGORITHMS))
+    if name is None:
+        raise InputError(f'"algorithm.name" is not set: expected one of {names}')
+    hint = did_you_mean(str(name), registry.ALGORITHMS)
+    where = layers.origin("algorithm.name")
+    raise InputError(f'bad value algorithm.name="{name}" ({where}): expected one of {names}{hint}')
+
+
+def _complete(layers: Layers, algorithm: dict[str, object]) -> dict[str, object]:
+    settings = layers.settings | {"algorithm": algorithm}
+    replay = settings.setdefault("replay", {})
+    # The windows follow from the algorithm; a service that reads the config
+    # should not need to know how.
+    if isinstance(replay, dict) and replay.get("window") is None:
+        window = registry.parse_config(algorithm).window()
+        settings["replay"] = replay | {"window": window}
+    return settings
+
+
+def _run_keys() -> list[str]:
+    return [key for key in dotted_keys(RunConfig) if key != "algorithm"]

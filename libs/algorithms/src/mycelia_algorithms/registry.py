@@ -48,7 +48,7 @@ def parse_config(fields: Mapping[str, Any]) -> AlgorithmConfig:
         ValidationError, if a field is unknown or its value bad.
     """
     entry = _find(fields.get("name"))
-    return cast(AlgorithmConfig, entry.config.model_validate(dict(fields)))
+    return cast("AlgorithmConfig", entry.config.model_validate(dict(fields)))
 
 
 def load_update(name: str) -> "type[Update]":
@@ -66,5 +66,6 @@ def _find(name: object) -> Algorithm:
         return ALGORITHMS[name]
     nearest = difflib.get_close_matches(str(name), ALGORITHMS, n=1, cutoff=0.0)[0]
     raise ValueError(
-        f"algorithm.name: no algorithm {name!r}; did you mean {nearest!r}? have {sorted(ALGORITHMS)}"
+        f"algorithm.name: no algorithm {name!r}; did you mean {nearest!r}? "
+        f"have {sorted(ALGORITHMS)}"
     )

@@ -1,10 +1,10 @@
 """What every algorithm's update is: the role that the learner's loop plays with.
 
-    update = UpdateClass(config, network=..., optimizer=..., seed=...)
-    while training:
-        result = update.update(batch)
-        ... result.priorities, result.metrics ...
-        if it is time: publish(update.weights()), save(update.state())
+update = UpdateClass(config, network=..., optimizer=..., seed=...)
+while training:
+    result = update.update(batch)
+    ... result.priorities, result.metrics ...
+    if it is time: publish(update.weights()), save(update.state())
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,1 @@
+"""The learner: turns batches of experience into better weights."""

@@ -1,0 +1,1 @@
+"""The replay service: keeps rows of experience and hands out windows of them."""

@@ -1,5 +1,6 @@
 """The multi-layer perceptron of action values."""
 
+import itertools
 import math
 
 import torch
@@ -23,7 +24,7 @@ class QMlp(nn.Module):
         self._dueling = spec.dueling
         sizes = (math.prod(spec.observation_shape), *spec.hidden_sizes)
         self.trunk = nn.ModuleList(
-            nn.Linear(fan_in, fan_out) for fan_in, fan_out in zip(sizes, sizes[1:], strict=False)
+            nn.Linear(fan_in, fan_out) for fan_in, fan_out in itertools.pairwise(sizes)
         )
         if spec.dueling:
             self.value = nn.Linear(sizes[-1], 1)

@@ -24,4 +24,6 @@ class QNetworkSpec:
         if self.action_count < 1:
             raise ValueError(f"action_count must be at least 1, got {self.action_count}")
         if not self.hidden_sizes or min(self.hidden_sizes) < 1:
-            raise ValueError(f"hidden_sizes must be positive, at least one, got {self.hidden_sizes}")
+            raise ValueError(
+                f"hidden_sizes must be positive, at least one, got {self.hidden_sizes}"
+            )

@@ -1,5 +1,6 @@
 """Gradient clipping."""
 
+import torch
 from torch import Tensor
 
 
@@ -21,6 +22,6 @@ def clip_by_global_norm(gradient: Tensor, max_norm: float) -> Tensor:
     Returns:
       [] the Euclidean length before clipping.
     """
-    norm = gradient.norm()
+    norm: Tensor = torch.linalg.vector_norm(gradient)
     gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
     return norm

@@ -23,13 +23,13 @@ class FlatParameters:
         parameters = dict(module.named_parameters())
         kinds = {(parameter.dtype, parameter.device) for parameter in parameters.values()}
         if len(kinds) != 1:
-            raise ValueError(f"need parameters of one dtype and device, got {sorted(map(str, kinds))}")
+            raise ValueError(
+                f"need parameters of one dtype and device, got {sorted(map(str, kinds))}"
+            )
         self._shapes = {name: parameter.shape for name, parameter in parameters.items()}
         self.values = torch.cat([p.detach().reshape(-1) for p in parameters.values()])
         """[P] all parameters."""
-        for parameter, (_, value) in zip(
-            parameters.values(), self.split(self.values), strict=True
-        ):
+        for parameter, (_, value) in zip(parameters.values(), self.split(self.values), strict=True):
             parameter.data = value
         trainable = [p for p in parameters.values() if p.requires_grad]
         self.gradient = torch.zeros_like(self.values) if trainable else self.values.new_empty(0)

@@ -53,6 +53,9 @@ def from_rpc_error(error: grpc.RpcError, call: str) -> StatusError | TimeoutErro
     details = (error.details() if isinstance(error, grpc.Call) else None) or str(error)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return TimeoutError(f"{call}: no answer before the deadline")
+    if code is grpc.StatusCode.CANCELLED:
+        # Either we ended the call ourselves, or a server that drains did.
+        return UnavailableError(f"{call}: the call was cancelled")
     kind = _ERRORS_BY_CODE.get(code)
     if kind is None:
         return StatusError(f"{call}: {code.name}: {details}")

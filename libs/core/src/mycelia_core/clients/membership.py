@@ -13,10 +13,10 @@ from mycelia_core.clients.failures import translated_errors
 from mycelia_core.clients.waiting import Backoff
 from mycelia_core.config import RunConfig
 from mycelia_core.rpc.errors import (
+    FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
     StatusError,
-    UnavailableError,
 )
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ LONGEST_INTERVAL_SECONDS = 0.5
 """How far apart heartbeats are at most, while the registry answers."""
 
 LEAVE_SECONDS = 1.0
-"""How long leaving waits for a heartbeat that is under way."""
+"""How long leaving waits for each of its steps."""
 
 MAX_EPISODES = 10_000
 """How many episodes one heartbeat reports at most; the rest wait for the next."""
@@ -45,6 +45,7 @@ class Membership:
     Attributes:
       run: the run as it was on joining.
       run_id: its id.
+      registry_address: where the registry is; the weight store is there, too.
       config: its config, validated.
       instance_id: names this member.
       index: counts the members of the role from 0. Stays the same when a lost
@@ -59,7 +60,7 @@ class Membership:
     def __init__(
         self,
         stub: run_pb2_grpc.RunServiceStub,
-        address: str,
+        registry_address: str,
         request: pb.JoinRunRequest,
         joined: pb.JoinRunResponse,
         give_up_seconds: float,
@@ -75,7 +76,7 @@ class Membership:
         self.finished = threading.Event()
         self.lost = False
         self._stub = stub
-        self._address = address
+        self.registry_address = registry_address
         self._request = request
         self._give_up_seconds = give_up_seconds
         self._interval = min(
@@ -84,6 +85,7 @@ class Membership:
         self._report = _Report()
         self._last_answer = time.monotonic()
         self._answering = True
+        self._ended = False
         self._leaving = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="heartbeat", daemon=True)
@@ -109,13 +111,15 @@ class Membership:
         self._leaving.set()
         self._wake.set()
         self._thread.join(LEAVE_SECONDS)
-        if self.lost or not self._answering or self._thread.is_alive():
+        if self._ended or not self._answering or self._thread.is_alive():
             return
-        self._beat()
+        self._beat(LEAVE_SECONDS)
+        if not self._answering:
+            return
         request = pb.LeaveRunRequest(run_id=self.run_id, instance_id=self.instance_id)
         try:
-            with translated_errors(f"LeaveRun at {self._address}"):
-                self._stub.LeaveRun(request, timeout=HEARTBEAT_SECONDS)
+            with translated_errors(f"LeaveRun at {self.registry_address}"):
+                self._stub.LeaveRun(request, timeout=LEAVE_SECONDS)
         except (StatusError, TimeoutError) as error:
             logger.info("left without saying so: %s", error)
 
@@ -133,8 +137,15 @@ class Membership:
         self.leave()
 
     def _keep(self) -> None:
+        try:
+            self._beat_until_the_end()
+        except Exception as error:
+            logger.exception("the heartbeats failed")
+            self._lose(repr(error))
+
+    def _beat_until_the_end(self) -> None:
         backoff = Backoff(self._interval, max(self._interval, 2.0))
-        while not self._leaving.is_set() and not self.lost:
+        while not self._leaving.is_set() and not self._ended:
             self._wake.wait(self._interval if self._answering else backoff.next_seconds())
             self._wake.clear()
             if self._leaving.is_set():
@@ -143,44 +154,44 @@ class Membership:
             if self._answering:
                 backoff.reset()
 
-    def _beat(self) -> None:
+    def _beat(self, timeout: float = HEARTBEAT_SECONDS) -> None:
         request = self._report.next_request(self.run_id, self.instance_id)
         try:
-            response = self._send(request)
-        except (UnavailableError, TimeoutError) as error:
-            self._note_silence(error)
+            response = self._send(request, timeout)
+        except FailedPreconditionError as error:
+            self._lose(str(error))
             return
         except InvalidArgumentError as error:
             # The same report would be refused for ever; dropping it keeps the lease.
             logger.error("the registry refused a report, it is dropped: %s", error)
             self._report.acknowledge()
             return
-        except StatusError as error:
-            self._lose(str(error))
+        except (StatusError, TimeoutError) as error:
+            self._note_silence(error)
             return
         self._report.acknowledge()
         self._note_answer(response)
 
-    def _send(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+    def _send(self, request: pb.HeartbeatRequest, timeout: float) -> pb.HeartbeatResponse:
         try:
-            return self._heartbeat(request)
+            return self._heartbeat(request, timeout)
         except NotFoundError:
             self._rejoin()
-            return self._heartbeat(request)
+            return self._heartbeat(request, timeout)
 
-    def _heartbeat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-        with translated_errors(f"Heartbeat at {self._address}"):
-            return self._stub.Heartbeat(request, timeout=HEARTBEAT_SECONDS)
+    def _heartbeat(self, request: pb.HeartbeatRequest, timeout: float) -> pb.HeartbeatResponse:
+        with translated_errors(f"Heartbeat at {self.registry_address}"):
+            return self._stub.Heartbeat(request, timeout=timeout)
 
     def _rejoin(self) -> None:
-        with translated_errors(f"JoinRun at {self._address}"):
+        with translated_errors(f"JoinRun at {self.registry_address}"):
             joined = self._stub.JoinRun(self._request, timeout=HEARTBEAT_SECONDS)
         logger.warning("the lease had ended; joined again, with index %d", joined.index)
         self.index = joined.index
 
     def _note_answer(self, response: pb.HeartbeatResponse) -> None:
         if not self._answering:
-            logger.info("the registry at %s answers again", self._address)
+            logger.info("the registry at %s answers again", self.registry_address)
         self._answering = True
         self._last_answer = time.monotonic()
         self.phase = response.phase
@@ -189,9 +200,7 @@ class Membership:
             self.finished.set()
 
     def _note_silence(self, error: Exception) -> None:
-        if self._leaving.is_set():
-            return
-        if self._answering:
+        if self._answering and not self._leaving.is_set():
             logger.warning("the registry does not answer, trying on: %s", error)
         self._answering = False
         silence = time.monotonic() - self._last_answer
@@ -199,7 +208,9 @@ class Membership:
             self._lose(f"no answer for {silence:.0f} s: {error}")
 
     def _lose(self, reason: str) -> None:
-        if self._leaving.is_set():
+        self._ended = True
+        if self.finished.is_set() or self._leaving.is_set():
+            # Nothing is lost: the run was over, or the member was on its way out.
             return
         logger.error("lost the membership of run %s: %s", self.run_id, reason)
         self.lost = True

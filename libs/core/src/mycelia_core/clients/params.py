@@ -6,10 +6,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from mycelia.params.v1 import params_pb2 as pb
-from mycelia.params.v1 import params_pb2_grpc
 from numpy.typing import NDArray
 
+from mycelia.params.v1 import params_pb2 as pb
+from mycelia.params.v1 import params_pb2_grpc
 from mycelia_core.clients.failures import translated_errors
 from mycelia_core.clients.waiting import NotYetError, poll
 from mycelia_core.clients.weight_watcher import WeightStream, WeightWatcher

@@ -3,6 +3,7 @@
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Sequence
 from types import TracebackType
@@ -17,13 +18,17 @@ from mycelia_core.rpc.channel import open_channel
 from mycelia_core.rpc.errors import FailedPreconditionError, UnavailableError
 from mycelia_core.specs import Signature
 
-__all__ = ["Membership", "RunClient", "StoppedError"]
+__all__ = ["Membership", "RunClient", "RunFinishedError", "StoppedError"]
 
 CALL_SECONDS = 5.0
 """The deadline of a call that nobody polls with."""
 
 POLL_SECONDS = 2.0
 """The deadline of one attempt inside a wait, and of a heartbeat."""
+
+
+class RunFinishedError(FailedPreconditionError):
+    """The run has finished: there is nothing left to take part in."""
 
 
 class RunClient:
@@ -91,7 +96,8 @@ class RunClient:
           stop: ends the wait when it is set.
 
         Raises:
-          FailedPreconditionError: the run has finished, or has another signature.
+          RunFinishedError: there is nothing left to take part in.
+          FailedPreconditionError: the run has another signature.
           TimeoutError: server or run did not come in time.
           StoppedError: `stop` was set.
         """
@@ -104,14 +110,15 @@ class RunClient:
             signature=signature.to_proto() if signature else None,
             run_dir=run_dir,
         )
-        waiting_for = f"a run at {self.address}"
+        deadline = time.monotonic() + wait_seconds
+        run = self.wait_for_run(wait_seconds, stop)
+        self._run_id = request.run_id = run.run_id
         joined = poll(
             lambda: self._try_to_join(request),
-            waiting_for=waiting_for,
-            timeout=wait_seconds,
+            waiting_for=f"an answer of the registry at {self.address}",
+            timeout=deadline - time.monotonic(),
             stop=stop,
         )
-        self._run_id = request.run_id = joined.run.run_id
         return Membership(self._stub, self.address, request, joined, give_up_seconds)
 
     def report_evaluation(
@@ -139,6 +146,26 @@ class RunClient:
         with translated_errors(f"FinishRun at {self.address}"):
             return self._stub.FinishRun(request, timeout=CALL_SECONDS).run
 
+    def wait_for_run(self, timeout: float, stop: threading.Event | None = None) -> pb.Run:
+        """Waits for the server to answer and for a run to exist.
+
+        Raises:
+          RunFinishedError: there is nothing left to take part in.
+          TimeoutError: server or run did not come in time.
+          StoppedError: `stop` was set.
+        """
+
+        def find() -> pb.Run:
+            try:
+                run = self.get_run(timeout=POLL_SECONDS).run
+            except (UnavailableError, FailedPreconditionError, TimeoutError) as error:
+                # A GetRun that names no run fails its precondition only if there is none yet.
+                raise NotYetError(str(error)) from error
+            _refuse_finished(run)
+            return run
+
+        return poll(find, waiting_for=f"a run at {self.address}", timeout=timeout, stop=stop)
+
     def wait_for_member(
         self, role: pb.Role.ValueType, timeout: float, stop: threading.Event | None = None
     ) -> pb.Member:
@@ -147,7 +174,8 @@ class RunClient:
         Raises:
           TimeoutError: none came in time.
           StoppedError: `stop` was set.
-          FailedPreconditionError: the run has finished, or the server holds another.
+          RunFinishedError: the run has finished meanwhile.
+          FailedPreconditionError: the server holds another run.
         """
         name = pb.Role.Name(role).removeprefix("ROLE_").lower()
 
@@ -168,7 +196,8 @@ class RunClient:
         Raises:
           TimeoutError: no actor came in time.
           StoppedError: `stop` was set.
-          FailedPreconditionError: the run has finished, or the server holds another.
+          RunFinishedError: the run has finished meanwhile.
+          FailedPreconditionError: the server holds another run.
         """
 
         def find() -> Signature:
@@ -198,12 +227,6 @@ class RunClient:
 
     def _try_to_join(self, request: pb.JoinRunRequest) -> pb.JoinRunResponse:
         try:
-            run = self.get_run(timeout=POLL_SECONDS).run
-        except (UnavailableError, FailedPreconditionError, TimeoutError) as error:
-            # A GetRun that names no run fails its precondition only if there is none yet.
-            raise NotYetError(str(error)) from error
-        _refuse_finished(run)
-        try:
             with translated_errors(f"JoinRun at {self.address}"):
                 return self._stub.JoinRun(request, timeout=POLL_SECONDS)
         except (UnavailableError, TimeoutError) as error:
@@ -226,4 +249,4 @@ class RunClient:
 def _refuse_finished(run: pb.Run) -> None:
     if run.phase == pb.PHASE_FINISHED:
         outcome = pb.Outcome.Name(run.outcome)
-        raise FailedPreconditionError(f"run {run.run_id} has finished: {outcome}")
+        raise RunFinishedError(f"run {run.run_id} has finished: {outcome}")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia.params.v1 import params_pb2_grpc
-
 from mycelia_core.clients.failures import translated_errors
 from mycelia_core.clients.waiting import Backoff
 from mycelia_core.rpc.errors import FailedPreconditionError, StatusError
@@ -45,7 +44,7 @@ class WeightStream:
 
         Raises:
           TimeoutError: the stream has been open for its longest time.
-          StatusError: the server's reason to end it; itself after `cancel`.
+          StatusError: the server's reason to end it; `UnavailableError` after `cancel`.
         """
         reader: WeightsReader | None = None
         with translated_errors(f"WatchWeights at {self._address}"):

@@ -64,7 +64,8 @@ class _Adapter:
     def reset(self, seeds: Sequence[int]) -> Observation:
         """Starts new episodes; N seeds. A native vector environment takes the first for all."""
         one_each = isinstance(self._vector, SyncVectorEnv | AsyncVectorEnv)
-        batch, _ = self._vector.reset(seed=list(seeds) if one_each else seeds[0])
+        seed: Any = list(seeds) if one_each else seeds[0]
+        batch, _ = self._vector.reset(seed=seed)
         self._statistics = EpisodeStatistics(self.count)
         return Observation(self.observation.encode_batch(batch), self._all, self._all)
 
@@ -87,6 +88,7 @@ class _Adapter:
     def _result(
         self,
         observation: Observation,
+        *,
         reward: NDArray[np.float64],
         terminated: Flags,
         truncated: Flags,
@@ -133,11 +135,11 @@ class NextStepEnvironments(_Adapter):
         self._ready = ~(terminated | truncated)
         return self._result(
             Observation(columns, first=~stepped, ready=self._ready),
-            reward,
-            terminated,
-            truncated,
-            lambda ended: _rows(columns, ended),
-            stepped,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            final_observation=lambda ended: _rows(columns, ended),
+            stepped=stepped,
         )
 
 
@@ -153,10 +155,12 @@ class SameStepEnvironments(_Adapter):
         columns, reward, terminated, truncated, infos = self._step(action)
         return self._result(
             Observation(columns, first=terminated | truncated, ready=self._all),
-            reward,
-            terminated,
-            truncated,
-            lambda ended: self.observation.encode([infos["final_obs"][slot] for slot in ended]),
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            final_observation=lambda ended: self.observation.encode(
+                [infos["final_obs"][slot] for slot in ended]
+            ),
         )
 
 
@@ -169,10 +173,10 @@ class DisabledEnvironments(_Adapter):
         ends = terminated | truncated
         return self._result(
             Observation(self._reset(columns, ends), first=ends, ready=self._all),
-            reward,
-            terminated,
-            truncated,
-            lambda ended: _rows(columns, ended),
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            final_observation=lambda ended: _rows(columns, ended),
         )
 
     def _reset(self, columns: Columns, ends: Flags) -> Columns:

@@ -2,11 +2,11 @@
 
 import gymnasium
 from gymnasium.vector import AutoresetMode
-from mycelia_core.config import EnvConfig
 
 from mycelia_actor.environments.autoreset import Vector, adapt
 from mycelia_actor.environments.make import Environment, make_environment
 from mycelia_actor.environments.vector import InProcessEnvironments, VectorEnvironment
+from mycelia_core.config import EnvConfig
 
 _NATIVE_FROM_COUNT = 8
 """From how many environments on a native vector environment is the faster one. CartPole on one
@@ -23,9 +23,7 @@ def make_environments(config: EnvConfig, count: int) -> VectorEnvironment:
     if count >= _NATIVE_FROM_COUNT and (native := _make_native(config, first, count)):
         first.close()
         return adapt(native)
-    return InProcessEnvironments(
-        [first, *(make_environment(config) for _ in range(count - 1))]
-    )
+    return InProcessEnvironments([first, *(make_environment(config) for _ in range(count - 1))])
 
 
 def _make_native(config: EnvConfig, single: Environment, count: int) -> Vector | None:

@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import gymnasium
+
 from mycelia_core.config import EnvConfig
 
 Environment = gymnasium.Env[Any, Any]

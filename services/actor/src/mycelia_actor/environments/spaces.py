@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
+from numpy.typing import NDArray
+
 from mycelia_core import nested
 from mycelia_core.specs import ACTION, OBSERVATION, POLICY_VERSION, ColumnSpec, Signature
-from numpy.typing import NDArray
 
 Columns = dict[str, NDArray[Any]]
 
@@ -104,8 +105,8 @@ class SpaceColumns:
     def decode(self, columns: Mapping[str, NDArray[Any]]) -> list[Any]:
         """Returns columns `[N, ...]` as a list of N values of the space."""
         if self._only is not None:
-            return list(self._decode_leaf(self._prefix, columns[self._prefix]))
-        parts = {name: self._decode_leaf(name, columns[name]) for name in self._leaves}
+            return self._decode_values(self._prefix, columns)
+        parts = {name: self._decode_values(name, columns) for name in self._leaves}
         count = len(next(iter(parts.values())))
         return [
             nested.unflatten(
@@ -113,6 +114,14 @@ class SpaceColumns:
             )
             for index in range(count)
         ]
+
+    def _decode_values(self, name: str, columns: Mapping[str, NDArray[Any]]) -> list[Any]:
+        values = list(self._decode_leaf(name, columns[name]))
+        spec = self._leaves[name].spec
+        if spec.shape or spec.category_count:
+            return values
+        # A Box of shape () holds arrays without axes, not numbers.
+        return [np.asarray(value) for value in values]
 
     def _decode_leaf(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
         leaf = self._leaves[name]

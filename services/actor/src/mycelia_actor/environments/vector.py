@@ -93,9 +93,7 @@ class EpisodeStatistics:
         self._returns += reward
         self._lengths += stepped
 
-    def finish(
-        self, ended: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def finish(self, ended: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Returns return and length of the episodes of slots `ended` [E], and starts new ones."""
         returns, lengths = self._returns[ended], self._lengths[ended]
         self._returns[ended] = 0.0
@@ -182,4 +180,3 @@ def join(parts: Sequence[Columns]) -> Columns:
     if not parts:
         return {}
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-

@@ -1,8 +1,9 @@
 """How much each environment of a run explores: Ape-X's ladder of epsilons."""
 
 import numpy as np
-from mycelia_core.config import ActorConfig
 from numpy.typing import NDArray
+
+from mycelia_core.config import ActorConfig
 
 
 def ladder(base: float, exponent: float, count: int) -> NDArray[np.float64]:

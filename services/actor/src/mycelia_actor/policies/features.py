@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-from mycelia_core.specs import ColumnSpec
 from numpy.typing import NDArray
 
 from mycelia_actor.environments.spaces import Columns
+from mycelia_core.specs import ColumnSpec
 
 
 class Features:

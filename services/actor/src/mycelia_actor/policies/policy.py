@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from mycelia_core.weights import Weights
 from numpy.typing import NDArray
 
 from mycelia_actor.environments.spaces import Columns
+from mycelia_core.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """Uniformly random actions in any action space."""
 
-from mycelia_core.weights import Weights
-
 from mycelia_actor.environments.spaces import Columns, SpaceColumns
 from mycelia_actor.policies.policy import ActionChoice
+from mycelia_core.weights import Weights
 
 
 class RandomActions:
@@ -18,10 +17,10 @@ class RandomActions:
     def use(self, weights: Weights) -> None:
         """Changes nothing."""
 
-    def act(self, observation: Columns) -> ActionChoice:  # noqa: ARG002
+    def act(self, observation: Columns) -> ActionChoice:
         """Chooses actions, whatever the observations."""
         sample = self._action.space.sample
         return ActionChoice(self._action.encode([sample() for _ in range(self._count)]))
 
-    def greedy_value(self, observation: Columns) -> None:  # noqa: ARG002
+    def greedy_value(self, observation: Columns) -> None:
         """Has no values."""

@@ -1,0 +1,173 @@
+"""A stream of inserts that survives the loss of its connection."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from queue import SimpleQueue
+
+import grpc
+
+from mycelia.replay.v1 import replay_pb2 as pb
+from mycelia.replay.v1 import replay_pb2_grpc
+from mycelia_core.clients.failures import from_rpc_error
+from mycelia_core.clients.waiting import Backoff, StoppedError
+from mycelia_core.rpc.errors import StatusError
+
+logger = logging.getLogger(__name__)
+
+CHECK_SECONDS = 0.1
+"""How soon a wait notices that it is to end early."""
+
+CONNECTION_LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
+"""The statuses after which a call is made again. A server that stops cancels what is open."""
+
+
+class BackPressureTimeout(TimeoutError):  # noqa: N818 - it is one
+    """The server did not acknowledge in time: it is closed to inserts, or away."""
+
+
+class InsertStream:
+    """Sends requests in order and keeps each until it is acknowledged.
+
+    One thread submits. A daemon thread of the stream's own reads the
+    acknowledgements; when the connection is lost it connects again, with
+    back-off, and sends again whatever was not acknowledged. That is safe: the
+    server drops rows that it has.
+    """
+
+    def __init__(
+        self,
+        stub: replay_pb2_grpc.ReplayServiceStub,
+        name: str,
+        max_in_flight: int,
+        stop: threading.Event | None,
+    ) -> None:
+        """Starts the thread; `name` says in errors and logs where the stream goes."""
+        self.wait_seconds = 0.0
+        """How long submits and drains have waited so far."""
+        self.stored_row_count = 0
+        """Rows that the server has stored."""
+        self._stub = stub
+        self._name = name
+        self._max_in_flight = max_in_flight
+        self._stop = stop or threading.Event()
+        self._changed = threading.Condition()
+        self._unacknowledged: deque[pb.InsertRequest] = deque()
+        self._outbox: SimpleQueue[pb.InsertRequest | None] = SimpleQueue()
+        self._sequence = 0
+        self._failure: StatusError | TimeoutError | None = None
+        self._closing = threading.Event()
+        self._call: grpc.Call | None = None
+        self._thread = threading.Thread(target=self._run, name=f"insert {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a submit would not wait.
+
+        Raises:
+          StatusError: the server has refused a request.
+        """
+        self._check()
+        return len(self._unacknowledged) < self._max_in_flight
+
+    def wait_for_room(self, timeout: float) -> None:
+        """Waits until fewer than `max_in_flight` requests are unacknowledged.
+
+        Raises:
+          BackPressureTimeout: none was acknowledged in time.
+          StatusError: the server has refused a request.
+          StoppedError: the stop event was set.
+        """
+        self._wait(self._max_in_flight - 1, timeout)
+
+    def wait_until_acknowledged(self, timeout: float) -> None:
+        """Waits until every request is acknowledged; raises like `wait_for_room`."""
+        self._wait(0, timeout)
+
+    def submit(self, requests: Iterable[pb.InsertRequest]) -> None:
+        """Sends requests, giving each its sequence number. Does not wait."""
+        with self._changed:
+            for request in requests:
+                self._sequence += 1
+                request.sequence = self._sequence
+                self._unacknowledged.append(request)
+                self._outbox.put(request)
+
+    def close(self) -> None:
+        """Ends the stream; what is not acknowledged yet may be lost."""
+        self._closing.set()
+        with self._changed:
+            self._outbox.put(None)
+            call = self._call
+            if call and self._unacknowledged:
+                call.cancel()
+        self._thread.join(timeout=1.0)
+        if call:
+            call.cancel()
+
+    def _wait(self, most: int, timeout: float) -> None:
+        start = time.monotonic()
+        with self._changed:
+            while len(self._unacknowledged) > most:
+                self._check()
+                if self._stop.is_set():
+                    raise StoppedError(f"insert into {self._name}: stopped while waiting")
+                now = time.monotonic()
+                if now - start >= timeout:
+                    raise BackPressureTimeout(
+                        f"insert into {self._name}: {len(self._unacknowledged)} requests "
+                        f"not acknowledged for {timeout:g} s"
+                    )
+                self._changed.wait(min(CHECK_SECONDS, start + timeout - now))
+                self.wait_seconds += time.monotonic() - now
+        self._check()
+
+    def _check(self) -> None:
+        if self._failure:
+            raise self._failure
+
+    def _run(self) -> None:
+        backoff = Backoff()
+        while not self._closing.is_set():
+            try:
+                self._converse(backoff)
+            except grpc.RpcError as error:
+                if self._closing.is_set() or not self._may_retry(error):
+                    return
+            self._closing.wait(backoff.next_seconds())
+
+    def _converse(self, backoff: Backoff) -> None:
+        """Makes one call, sends what is not acknowledged, and takes acknowledgements."""
+        with self._changed:
+            self._outbox.put(None)  # lets go of the thread that fed the call before
+            outbox: SimpleQueue[pb.InsertRequest | None] = SimpleQueue()
+            self._outbox = outbox
+            for request in self._unacknowledged:
+                outbox.put(request)
+            if self._closing.is_set():
+                outbox.put(None)
+            self._call = call = self._stub.Insert(iter(outbox.get, None))
+        for response in call:
+            backoff.reset()
+            self._acknowledge(response)
+
+    def _acknowledge(self, response: pb.InsertResponse) -> None:
+        with self._changed:
+            while self._unacknowledged and self._unacknowledged[0].sequence <= response.sequence:
+                self._unacknowledged.popleft()
+            self.stored_row_count += response.stored_row_count
+            self._changed.notify_all()
+
+    def _may_retry(self, error: grpc.RpcError) -> bool:
+        if isinstance(error, grpc.Call) and error.code() in CONNECTION_LOST:
+            logger.info(
+                "insert into %s: connection lost, trying again: %s", self._name, error.details()
+            )
+            return True
+        with self._changed:
+            self._failure = from_rpc_error(error, f"Insert into {self._name}")
+            self._changed.notify_all()
+        return False

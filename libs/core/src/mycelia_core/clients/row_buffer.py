@@ -1,0 +1,167 @@
+"""Rows on their way: copied in as they are recorded, taken out as insert requests."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mycelia.experience.v1 import tensor_pb2
+from mycelia.replay.v1 import replay_pb2 as pb
+from mycelia_core.codec import dtype_to_proto, encode, raw_bytes
+from mycelia_core.parts import PART_BYTES
+from mycelia_core.rpc.errors import InvalidArgumentError
+from mycelia_core.rpc.options import MAX_MESSAGE_BYTES
+from mycelia_core.specs import Signature
+
+Rows = NDArray[Any]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class RowBuffer:
+    """Holds up to `chunk_rows` rows of each stream, in order of arrival. One thread owns it."""
+
+    def __init__(self, signature: Signature, stream_ids: Sequence[str], chunk_rows: int) -> None:
+        """Reserves room for `chunk_rows` rows of each stream.
+
+        Raises:
+          InvalidArgumentError: a stream comes twice, there is none, or a row is
+            too large for a message.
+        """
+        if not stream_ids or len(set(stream_ids)) != len(stream_ids):
+            raise InvalidArgumentError(f"stream_ids: expected different names, got {stream_ids}")
+        if chunk_rows < 1:
+            raise InvalidArgumentError(f"chunk_rows: got {chunk_rows}, expected at least 1")
+        self._stream_ids = list(stream_ids)
+        self._chunk_rows = chunk_rows
+        self._capacity = chunk_rows * len(stream_ids)
+        self._specs = signature.columns
+        self._names = frozenset(signature.names)
+        self._dtypes = [dtype_to_proto(spec.dtype, spec.name) for spec in self._specs]
+        self._columns = [np.empty((self._capacity, *s.shape), s.dtype) for s in self._specs]
+        self._priorities = np.empty(self._capacity)
+        self._streams = np.empty(self._capacity, np.int64)
+        self._every_stream = np.arange(len(stream_ids))
+        self._next_rows = np.zeros(len(stream_ids), np.int64)
+        self._fill = np.zeros(len(stream_ids), np.int64)
+        self._count = 0
+        self._request_rows = self._find_request_rows()
+
+    def __len__(self) -> int:
+        """How many rows are held."""
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a stream has a chunk together."""
+        return bool(self._fill.max() >= self._chunk_rows)
+
+    def append(
+        self,
+        columns: Mapping[str, Rows],
+        streams: Ints | None = None,
+        priorities: Floats | None = None,
+    ) -> None:
+        """Copies in one row for each of some streams. Only while not full.
+
+        Args:
+          columns: each [n, ...], exactly those of the signature.
+          streams: [n] different indices of streams; None for all, in order.
+          priorities: [n]; NaN, or None for all, where not known.
+
+        Raises:
+          InvalidArgumentError: a column does not fit the signature; then
+            nothing is recorded.
+        """
+        if streams is None:
+            streams = self._every_stream
+        elif len(set(streams.tolist())) != len(streams):
+            raise InvalidArgumentError(f"streams: expected each once, got {streams.tolist()}")
+        self._check(columns, len(streams), priorities)
+        end = self._count + len(streams)
+        rows = slice(self._count, end)
+        for spec, buffer in zip(self._specs, self._columns, strict=True):
+            buffer[rows] = columns[spec.name]
+        self._priorities[rows] = np.nan if priorities is None else priorities
+        self._streams[rows] = streams
+        self._fill[streams] += 1
+        self._count = end
+
+    def take(self, run_id: str, table: str) -> Iterator[pb.InsertRequest]:
+        """Yields everything held as requests without `sequence`, and forgets it.
+
+        Large rows are spread over several requests, each within the size limit.
+        """
+        order = np.argsort(self._streams[: self._count], kind="stable")
+        for start in range(0, self._count, self._request_rows):
+            yield self._request(run_id, table, order[start : start + self._request_rows])
+        self._fill[:] = 0
+        self._count = 0
+
+    def _request(self, run_id: str, table: str, order: Ints) -> pb.InsertRequest:
+        counts = np.bincount(self._streams[order], minlength=len(self._stream_ids))
+        starts = self._next_rows
+        self._next_rows = starts + counts
+        return pb.InsertRequest(
+            run_id=run_id,
+            table=table,
+            segments=[
+                pb.Segment(stream_id=stream_id, start_row=start, row_count=count)
+                for stream_id, start, count in zip(
+                    self._stream_ids, starts.tolist(), counts.tolist(), strict=True
+                )
+                if count
+            ],
+            columns=[
+                pb.ColumnData(
+                    name=spec.name,
+                    values=tensor_pb2.Tensor(
+                        dtype=dtype,
+                        shape=(len(order), *spec.shape),
+                        data=raw_bytes(buffer.take(order, axis=0)),
+                    ),
+                )
+                for spec, dtype, buffer in zip(
+                    self._specs, self._dtypes, self._columns, strict=True
+                )
+            ],
+            priorities=_known_priorities(self._priorities[order]),
+        )
+
+    def _check(self, columns: Mapping[str, Rows], count: int, priorities: Floats | None) -> None:
+        for spec in self._specs:
+            values = columns.get(spec.name)
+            if values is None:
+                raise InvalidArgumentError(f"column {spec.name!r} is missing; expected {spec}")
+            if values.dtype != spec.dtype or values.shape != (count, *spec.shape):
+                raise InvalidArgumentError(
+                    f"column {spec.name!r}: got {values.dtype} {list(values.shape)}, "
+                    f"expected {spec.dtype} {[count, *spec.shape]}"
+                )
+        if len(columns) != len(self._specs):
+            unknown = sorted(columns.keys() - self._names)
+            raise InvalidArgumentError(f"columns {unknown} are unknown; expected {self._names}")
+        if priorities is not None and priorities.shape != (count,):
+            raise InvalidArgumentError(
+                f"priorities: got {list(priorities.shape)}, expected [{count}]"
+            )
+
+    def _find_request_rows(self) -> int:
+        row_bytes = 8 + sum(buffer[:1].nbytes for buffer in self._columns)
+        # Half of the limit leaves room for names and segments.
+        if row_bytes > MAX_MESSAGE_BYTES // 2:
+            raise InvalidArgumentError(
+                f"signature: a row has {row_bytes} bytes, expected at most {MAX_MESSAGE_BYTES // 2}"
+            )
+        return max(1, PART_BYTES // row_bytes)
+
+
+def _known_priorities(priorities: Floats) -> tensor_pb2.Tensor | None:
+    """Fills unknown priorities with the largest known one; None if none is known."""
+    unknown = np.isnan(priorities)
+    if unknown.all():
+        return None
+    if unknown.any():
+        priorities = np.where(unknown, np.nanmax(priorities), priorities)
+    return encode(priorities)

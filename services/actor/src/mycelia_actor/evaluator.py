@@ -1,0 +1,104 @@
+"""An evaluator's life: play greedy episodes with the newest weights until the run ends."""
+
+import logging
+import statistics
+import threading
+import time
+
+from mycelia.run.v1 import run_pb2
+from mycelia_actor.evaluation import FIRST_SEED, Evaluation, make_evaluation, make_greedy
+from mycelia_actor.joining import joined, wait_for_run
+from mycelia_core.clients.params import ParamClient, WeightWatcher
+from mycelia_core.clients.run import Membership, RunClient
+from mycelia_core.config import RunConfig
+from mycelia_core.rpc.errors import StatusError
+from mycelia_core.weights import Weights
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.05
+
+
+def run_evaluator(address: str, stop: threading.Event) -> None:
+    """Evaluates the run at `address` until it finishes or `stop` is set.
+
+    Raises: what `run_actor` raises.
+    """
+    with RunClient(address) as client:
+        run = wait_for_run(client, stop)
+        config = RunConfig.model_validate_json(run.config_json)
+        evaluation = make_evaluation(config, config.evaluation.episodes)
+        try:
+            with joined(client, run_pb2.ROLE_EVALUATOR, stop) as membership:
+                _evaluate(client, membership, evaluation, stop)
+        finally:
+            evaluation.close()
+
+
+def _evaluate(
+    client: RunClient, membership: Membership, evaluation: Evaluation, stop: threading.Event
+) -> None:
+    with ParamClient(client.address, membership.run_id) as params:
+        watcher = WeightWatcher(params)
+        evaluator = Evaluator(client, membership, evaluation)
+        try:
+            while not stop.is_set():
+                weights = watcher.latest
+                if weights is not None and evaluator.is_due(weights):
+                    evaluator.evaluate(weights, stop)
+                stop.wait(_POLL_SECONDS)
+        finally:
+            watcher.stop()
+
+
+class Evaluator:
+    """Judges versions of the weights and reports what they are worth."""
+
+    def __init__(self, client: RunClient, membership: Membership, evaluation: Evaluation) -> None:
+        """Plays in `evaluation`, as the run's config says, and reports through `client`."""
+        self._client = client
+        self._membership = membership
+        self._evaluation = evaluation
+        self._config = membership.config.evaluation
+        self._version = 0
+        self._next_start = 0.0
+
+    def is_due(self, weights: Weights) -> bool:
+        """Whether these weights are new, and the last evaluation began long enough ago."""
+        return weights.version > self._version and time.monotonic() >= self._next_start
+
+    def evaluate(self, weights: Weights, stop: threading.Event) -> None:
+        """Plays all episodes and reports them; reports nothing if stopped meanwhile.
+
+        Raises:
+          UnplayableError: the weights do not fit the environment.
+        """
+        start = time.monotonic()
+        self._version = weights.version
+        self._next_start = start + self._config.period_seconds
+        env_steps = self._membership.env_steps
+        seeds = range(FIRST_SEED, FIRST_SEED + self._config.episodes)
+        returns = self._evaluation.play(make_greedy(self._evaluation, weights), seeds, stop)
+        if returns is None:
+            return
+        logger.info(
+            "version %d: mean return %.1f over %d episodes, in %.2f s",
+            weights.version,
+            statistics.fmean(returns),
+            len(returns),
+            time.monotonic() - start,
+        )
+        self._membership.set_counters({"policy_version": weights.version})
+        self._report(weights, env_steps, returns)
+
+    def _report(self, weights: Weights, env_steps: int, returns: list[float]) -> None:
+        try:
+            self._client.report_evaluation(
+                policy_version=weights.version,
+                learner_step=weights.learner_step,
+                env_steps=env_steps,
+                episode_returns=returns,
+            )
+        except (StatusError, TimeoutError) as error:
+            # The next evaluation comes soon; the heartbeat notices if the registry is gone.
+            logger.warning("could not report the evaluation: %s", error)

@@ -1,0 +1,131 @@
+"""The learner from joining its run to leaving it."""
+
+import logging
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from mycelia.run.v1 import run_pb2 as pb
+from mycelia_core.clients.params import ParamClient
+from mycelia_core.clients.replay import ReplayClient
+from mycelia_core.clients.run import Membership, RunClient
+from mycelia_core.clients.waiting import NotYetError, poll
+from mycelia_core.rpc.errors import FailedPreconditionError, UnavailableError
+from mycelia_learner import checkpoint as checkpoints
+from mycelia_learner.run_folder import choose_run_dir, prepare_run_dir
+from mycelia_learner.torch_import import TorchImport
+
+WAIT_SECONDS = 120.0
+"""How long to wait for the run, or for another service of it."""
+
+logger = logging.getLogger(__name__)
+
+
+class RunFinishedError(Exception):
+    """The run has finished: there is nothing to do."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearnerOptions:
+    """What a learner is told when it starts; the rest it learns from the registry."""
+
+    join: str
+    """The registry's address."""
+
+    runs_dir: Path = Path("runs")
+    """Where the run's folder is made."""
+
+    run_dir: Path | None = None
+    """The run's folder itself, if it is not to be chosen."""
+
+    resume: Path | None = None
+    """The folder of a run to go on from."""
+
+
+def serve(options: LearnerOptions, stop: threading.Event, torch_import: TorchImport) -> None:
+    """Joins the run, trains, and leaves it.
+
+    Raises:
+      StoppedError: `stop` was set before training began.
+      RunFinishedError: the run had finished before.
+      StatusError, TimeoutError: another service is missing, refuses, or is gone for good.
+      ValueError: config, environment and checkpoint do not go together.
+    """
+    with ExitStack() as stack:
+        client = stack.enter_context(RunClient(options.join))
+        run = _wait_for_run(client, stop)
+        run_dir = choose_run_dir(run, given=options.run_dir, runs_dir=options.runs_dir)
+        prepare_run_dir(run_dir, run.config_json)
+        membership = client.join(pb.ROLE_LEARNER, run_dir=str(run_dir), stop=stop)
+        stack.callback(membership.leave)
+        saved = _find_checkpoint(options.resume, run_dir)
+        try:
+            _train(
+                client,
+                membership,
+                run_dir=run_dir,
+                saved=saved,
+                stop=stop,
+                torch_import=torch_import,
+            )
+        except FailedPreconditionError as error:
+            if membership.finished.is_set() and not membership.lost:
+                raise RunFinishedError(str(error)) from error
+            raise
+
+
+def _train(
+    client: RunClient,
+    membership: Membership,
+    *,
+    run_dir: Path,
+    saved: Path | None,
+    stop: threading.Event,
+    torch_import: TorchImport,
+) -> None:
+    signature = client.wait_for_signature(WAIT_SECONDS, stop)
+    replay = client.wait_for_member(pb.ROLE_REPLAY, WAIT_SECONDS, stop)
+    torch_import.finish(threads=membership.config.learner.torch_threads)
+    # Only now, since it needs torch.
+    from mycelia_learner.session import Session
+
+    with (
+        ReplayClient(replay.address, membership.run_id) as replay_client,
+        ParamClient(client.address, membership.run_id) as param_client,
+    ):
+        session = Session(
+            run_client=client,
+            membership=membership,
+            replay_client=replay_client,
+            param_client=param_client,
+            signature=signature,
+            run_dir=run_dir,
+            saved=saved,
+        )
+        session.train(stop)
+    if membership.lost:
+        raise UnavailableError("the membership of the run is lost; a checkpoint was written")
+
+
+def _wait_for_run(client: RunClient, stop: threading.Event) -> pb.Run:
+    def find() -> pb.Run:
+        try:
+            return client.get_run(timeout=2.0).run
+        except (UnavailableError, FailedPreconditionError, TimeoutError) as error:
+            raise NotYetError(str(error)) from error
+
+    run = poll(find, waiting_for=f"a run at {client.address}", timeout=WAIT_SECONDS, stop=stop)
+    if run.phase == pb.PHASE_FINISHED:
+        raise RunFinishedError(f"run {run.run_id} has finished")
+    return run
+
+
+def _find_checkpoint(resume: Path | None, run_dir: Path) -> Path | None:
+    # A learner that comes back to its run's folder goes on from there without being told to.
+    found = checkpoints.find_latest(run_dir)
+    if found is None and resume is not None:
+        found = checkpoints.find_latest(resume)
+        if found is None:
+            raise FileNotFoundError(f"nothing to resume: no whole checkpoint in {resume}")
+    return found

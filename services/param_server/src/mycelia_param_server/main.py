@@ -1,0 +1,84 @@
+"""The command that runs the parameter server."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from mycelia_core.lifecycle import StopSignal
+from mycelia_core.logs import LEVELS, configure_logging
+from mycelia_core.rpc.server import AddressInUseError
+from mycelia_param_server.server import (
+    DEFAULT_LEASE_SECONDS,
+    DEFAULT_MAX_WEIGHT_BYTES,
+    ParamServer,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code."""
+    arguments = _parse(argv)
+    configure_logging("param-server", arguments.log_level)
+    stop = StopSignal(exit_with_parent=arguments.exit_with_parent)
+    try:
+        asyncio.run(_serve(arguments, stop))
+    except AddressInUseError as error:
+        sys.stderr.write(f"param-server: {error}\n")
+        return 1
+    return 0
+
+
+async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
+    server = ParamServer(
+        arguments.bind,
+        lease_seconds=arguments.lease_seconds,
+        max_weight_bytes=arguments.max_weight_bytes,
+    )
+    await server.start()
+    sys.stdout.write(f"ready address={server.address}\n")
+    sys.stdout.flush()
+    await stop.wait()
+    await server.stop()
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="mycelia_param_server",
+        description="Hands out the newest weights, and keeps the registry of the run.",
+    )
+    parser.add_argument(
+        "--bind",
+        default="127.0.0.1:0",
+        metavar="HOST:PORT",
+        help="where to listen; port 0 takes a free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--lease-seconds",
+        type=_positive_seconds,
+        default=DEFAULT_LEASE_SECONDS,
+        metavar="SECONDS",
+        help="how long a membership lasts without a heartbeat (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-weight-bytes",
+        type=int,
+        default=DEFAULT_MAX_WEIGHT_BYTES,
+        metavar="BYTES",
+        help="the most that one version of the weights may have (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--exit-with-parent",
+        action="store_true",
+        help="stop when the process that started this one is gone",
+    )
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="info", help="(default: %(default)s)"
+    )
+    return parser.parse_args(argv)
+
+
+def _positive_seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"expected more than 0 seconds, got {text}")
+    return seconds

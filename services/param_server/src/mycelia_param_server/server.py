@@ -1,0 +1,71 @@
+"""Puts registry, weight store and gRPC server together, and takes them apart in order."""
+
+import asyncio
+import contextlib
+
+from mycelia.run.v1 import run_pb2, run_pb2_grpc
+from mycelia_core.rpc.server import Server
+from mycelia_param_server.param_service import SERVICE_NAME, ParamService, add_param_service
+from mycelia_param_server.registry import RunRegistry
+from mycelia_param_server.run_servicer import RunServicer
+from mycelia_param_server.weight_store import WeightStore
+
+DEFAULT_LEASE_SECONDS = 10.0
+
+DEFAULT_MAX_WEIGHT_BYTES = 1024**3
+"""Two versions are held at once while one is published."""
+
+
+class ParamServer:
+    """A parameter server. The event loop that starts it owns it."""
+
+    def __init__(
+        self,
+        bind: str = "127.0.0.1:0",
+        *,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        max_weight_bytes: int = DEFAULT_MAX_WEIGHT_BYTES,
+    ) -> None:
+        """Prepares a server without a run.
+
+        Args:
+          bind: where to listen, `host:port` or `unix:path`.
+          lease_seconds: how long a membership lasts without a heartbeat.
+          max_weight_bytes: the most that one version of the weights may have.
+        """
+        store = WeightStore()
+        self._registry = RunRegistry(lease_seconds)
+        self._params = ParamService(self._registry, store, max_weight_bytes)
+        self._server = Server(bind)
+        self._server.add(add_param_service, self._params, SERVICE_NAME)
+        self._server.add(
+            run_pb2_grpc.add_RunServiceServicer_to_server,
+            RunServicer(self._registry, store),
+            run_pb2.DESCRIPTOR.services_by_name["RunService"].full_name,
+        )
+        self._expiry: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, once it has started."""
+        return self._server.address
+
+    async def start(self) -> None:
+        """Listens and serves; raises `AddressInUseError` if somebody else listens there."""
+        await self._server.start()
+        self._expiry = asyncio.create_task(self._expire_leases())
+
+    async def stop(self, grace_seconds: float = 1.0) -> None:
+        """Ends open watches, gives other calls the grace to end, and stops."""
+        self._params.drain()
+        await self._server.stop(grace_seconds)
+        if self._expiry:
+            self._expiry.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._expiry
+
+    async def _expire_leases(self) -> None:
+        # Calls end leases that have run out, too; this is for the log of a quiet server.
+        while True:
+            await asyncio.sleep(self._registry.lease_seconds / 4)
+            self._registry.expire()

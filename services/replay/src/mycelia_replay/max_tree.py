@@ -1,0 +1,40 @@
+"""A max-tree of two levels: the largest of many values, cheap to keep."""
+
+import numpy as np
+
+from mycelia_replay.arrays import Floats, Ints
+
+FAN_OUT = 64
+
+
+class MaxTree:
+    """Non-negative float64 values by slot, with their maximum. One owner; not thread-safe.
+
+    As in the sum-tree, a change marks its block, and the marked blocks are
+    recomputed when the maximum is asked for.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """Makes a tree of `capacity` slots, all of value 0."""
+        self._blocks = np.zeros((-(-capacity // FAN_OUT), FAN_OUT))
+        self._values = self._blocks.reshape(-1)
+        self._largest = np.zeros(len(self._blocks))
+        self._changed = np.zeros(len(self._blocks), np.bool_)
+
+    def set(self, slots: Ints, values: Floats | float) -> None:
+        """Sets the values at `slots` [n]; the last one wins."""
+        self._values[slots] = values
+        self._changed[slots // FAN_OUT] = True
+
+    @property
+    def largest(self) -> float:
+        """The largest value."""
+        blocks = self._changed.nonzero()[0]
+        self._changed[blocks] = False
+        self._largest[blocks] = self._blocks[blocks].max(axis=1)
+        return float(self._largest.max())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved."""
+        return self._blocks.nbytes + self._largest.nbytes + self._changed.nbytes

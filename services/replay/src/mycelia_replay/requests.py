@@ -1,0 +1,113 @@
+"""Requests: the checks that need no table, before anything is touched.
+
+Every error names the field, what came and what was expected.
+"""
+
+import numpy as np
+
+from mycelia.experience.v1 import tensor_pb2
+from mycelia.replay.v1 import replay_pb2 as pb
+from mycelia_core.codec import decode
+from mycelia_core.rpc.errors import InvalidArgumentError
+from mycelia_core.specs import Signature, check_rows
+from mycelia_replay.arrays import AnyArray, Floats, Ints
+from mycelia_replay.rows import Rows, Segment
+
+MAX_STREAM_ID_LENGTH = 200
+MAX_ROW = 2**62
+
+
+def parse_insert(request: pb.InsertRequest, signature: Signature) -> Rows:
+    """Checks and decodes the rows of an insert; the arrays are views of the request's bytes.
+
+    Raises:
+      InvalidArgumentError: something is wrong whatever the table holds.
+    """
+    segments, expected = _parse_segments(request)
+    columns: dict[str, AnyArray] = {}
+    for column in request.columns:
+        if column.name in columns:
+            raise InvalidArgumentError(f"column {column.name!r} comes twice, expected it once")
+        columns[column.name] = decode(column.values, name=f"column {column.name!r}")
+    row_count = check_rows(signature, columns)
+    if row_count != expected:
+        raise InvalidArgumentError(
+            f"segments: their row_count sums up to {expected}, "
+            f"expected {row_count}, the number of rows in the columns"
+        )
+    priorities = None
+    if request.HasField("priorities"):
+        priorities = parse_priorities(request.priorities, row_count)
+    return Rows(segments, columns, priorities, row_count)
+
+
+def parse_priorities(tensor: tensor_pb2.Tensor, count: int) -> Floats:
+    """Decodes `count` priorities, each finite and at least 0.
+
+    Raises:
+      InvalidArgumentError: one is not, or dtype or length is wrong.
+    """
+    priorities = _decode_list(tensor, "priorities", np.dtype(np.float64), count)
+    valid = (priorities >= 0) & (priorities < np.inf)
+    if not valid.all():
+        at = int(np.flatnonzero(~valid)[0])
+        raise InvalidArgumentError(
+            f"priorities[{at}]: got {priorities[at]}, expected a finite number of at least 0"
+        )
+    return priorities
+
+
+def parse_update(request: pb.UpdatePrioritiesRequest) -> tuple[Ints, Floats]:
+    """Decodes keys and their priorities.
+
+    Raises:
+      InvalidArgumentError: a priority is negative, NaN or infinite, a dtype is
+        wrong, or the lists differ in length.
+    """
+    keys = _decode_list(request.item_keys, "item_keys", np.dtype(np.int64), None)
+    return keys, parse_priorities(request.priorities, len(keys))
+
+
+def _parse_segments(request: pb.InsertRequest) -> tuple[list[Segment], int]:
+    segments: list[Segment] = []
+    names: set[str] = set()
+    total = 0
+    for message in request.segments:
+        segment = Segment(message.stream_id, message.start_row, message.row_count)
+        if not 1 <= len(segment.stream_id) <= MAX_STREAM_ID_LENGTH:
+            raise InvalidArgumentError(
+                f"stream_id: got {len(segment.stream_id)} characters, "
+                f"expected 1 to {MAX_STREAM_ID_LENGTH}"
+            )
+        if segment.row_count < 1:
+            raise _segment_error(segment, f"row_count: got {segment.row_count}, expected >= 1")
+        if not 0 <= segment.start_row < MAX_ROW:
+            raise _segment_error(
+                segment, f"start_row: got {segment.start_row}, expected it in [0, 2^62)"
+            )
+        total += segment.row_count
+        segments.append(segment)
+        names.add(segment.stream_id)
+    if not segments:
+        raise InvalidArgumentError("segments: got none, expected at least one")
+    if len(names) != len(segments):
+        raise InvalidArgumentError(
+            f"segments: got {len(segments)} of {len(names)} streams, expected each stream once"
+        )
+    return segments, total
+
+
+def _segment_error(segment: Segment, problem: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"segment of stream {segment.stream_id!r}: {problem}")
+
+
+def _decode_list(
+    tensor: tensor_pb2.Tensor, name: str, dtype: np.dtype[np.generic], count: int | None
+) -> AnyArray:
+    values = decode(tensor, name=name)
+    if values.dtype != dtype or values.ndim != 1 or count not in (None, len(values)):
+        length = "n" if count is None else count
+        raise InvalidArgumentError(
+            f"{name}: got {values.dtype} {list(values.shape)}, expected {dtype} [{length}]"
+        )
+    return values

@@ -1,0 +1,132 @@
+"""The ring: rows by column in preallocated arrays, each linked to its neighbours.
+
+Rows are numbered by a counter that never goes back: the row's *key*. Row k lies
+in slot k % capacity until row k + capacity overwrites it, so a key tells which
+generation of a slot is meant.
+
+    slot        0    1    2    3    4    5         capacity 6, 8 rows so far
+    key         6    7    2    3    4    5
+    stream      a    b    a    b    b    a
+    next        0    1    5    4    1    0         the newest of a stream: itself
+    previous    5    4    2    3    3    2         the first of a fragment: itself
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mycelia_core.specs import Signature
+from mycelia_replay.arrays import AnyArray, Ints
+from mycelia_replay.streams import Arrival
+
+
+class Ring:
+    """A fixed number of rows, the oldest overwritten first. The table owns it."""
+
+    def __init__(self, signature: Signature, capacity: int) -> None:
+        """Reserves memory for `capacity` rows; pages are touched as they fill."""
+        self.capacity = capacity
+        self.next_key = 0
+        """The key that the next row will have."""
+        self._oldest_kept = 0
+        self._columns = {
+            column.name: np.zeros((capacity, *column.shape), column.dtype)
+            for column in signature.columns
+        }
+        self._next = np.zeros(capacity, np.int64)
+        self._previous = np.zeros(capacity, np.int64)
+
+    def __len__(self) -> int:
+        """How many rows are held."""
+        return self.next_key - self.oldest_key()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved."""
+        columns = sum(column.nbytes for column in self._columns.values())
+        return columns + self._next.nbytes + self._previous.nbytes
+
+    def oldest_key(self, after: int = 0) -> int:
+        """Returns the oldest key still held once `after` more rows are stored."""
+        return max(self._oldest_kept, self.next_key + after - self.capacity)
+
+    def slots_to_overwrite(self, count: int) -> Ints:
+        """Returns the slots of the rows that go when `count` rows are stored, oldest first."""
+        return np.arange(self.oldest_key(), self.oldest_key(count)) % self.capacity
+
+    def keys(self, slots: Ints) -> Ints:
+        """Returns the keys of the rows in `slots` [n], all of which have been filled."""
+        newest = self.next_key - 1
+        return newest - (newest - slots) % self.capacity
+
+    def store(self, arrival: Arrival, columns: Mapping[str, AnyArray], last_keys: Ints) -> None:
+        """Writes new rows over the oldest ones and links them.
+
+        Args:
+          arrival: where the rows belong; at most `capacity` of them.
+          columns: each [R, ...].
+          last_keys: [S] the key of the row before each segment's first; -1 for none.
+        """
+        count = arrival.new_count
+        self._write(columns, count)
+        keys = np.arange(self.next_key, self.next_key + count)
+        slots = keys % self.capacity
+        previous, following = slots - 1, slots + 1
+        previous[0], following[-1] = slots[0], slots[-1]
+        previous[previous < 0] += self.capacity
+        following[following == self.capacity] = 0
+        before = last_keys % self.capacity
+        previous[arrival.starts] = before
+        previous[arrival.begins] = slots[arrival.begins]
+        last = arrival.starts + arrival.counts - 1
+        following[last] = slots[last]
+        after_begin = arrival.begins.nonzero()[0] - 1
+        after_begin = after_begin[after_begin >= 0]
+        following[after_begin] = slots[after_begin]
+        self._next[slots] = following
+        self._previous[slots] = previous
+        # The row before a segment learns its successor, unless a fragment
+        # begins here or it is being overwritten by this very request.
+        joined = ~arrival.begins[arrival.starts] & (last_keys >= self.oldest_key(count))
+        self._next[before[joined]] = slots[arrival.starts[joined]]
+        self.next_key += count
+
+    def clear(self) -> int:
+        """Drops every row and returns how many; keys go on."""
+        count = len(self)
+        self._oldest_kept = self.next_key
+        return count
+
+    def follow(self, slots: Ints) -> Ints:
+        """Returns the slots of the rows after those in `slots` [n]; the last stays where it is."""
+        return self._next.take(slots)
+
+    def window(self, slots: Ints, row_count: int, context_count: int) -> Ints:
+        """Returns the slots [context_count + row_count, n] of the windows that begin at `slots`.
+
+        Past a fragment's end its last row is repeated, before its beginning its first.
+        """
+        window = np.empty((context_count + row_count, len(slots)), np.int64)
+        window[context_count] = slots
+        for i in range(context_count, 0, -1):
+            self._previous.take(window[i], out=window[i - 1], mode="clip")
+        for i in range(context_count + 1, len(window)):
+            self._next.take(window[i - 1], out=window[i], mode="clip")
+        return window
+
+    def gather(self, window: Ints) -> dict[str, AnyArray]:
+        """Returns copies of the rows at `window` [W, n], column by column: [W, n, ...]."""
+        flat = window.reshape(-1)
+        return {
+            name: column.take(flat, axis=0).reshape(*window.shape, *column.shape[1:])
+            for name, column in self._columns.items()
+        }
+
+    def _write(self, columns: Mapping[str, AnyArray], count: int) -> None:
+        start = self.next_key % self.capacity
+        head = min(count, self.capacity - start)
+        for name, column in self._columns.items():
+            values = columns[name]
+            column[start : start + head] = values[:head]
+            if head < count:
+                column[: count - head] = values[head:]

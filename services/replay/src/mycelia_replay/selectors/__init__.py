@@ -1,0 +1,1 @@
+"""Selectors: the rules by which a table picks the items it hands out."""

@@ -1,0 +1,41 @@
+"""The replay server: the servicer behind a listening port."""
+
+from collections.abc import Iterable
+
+from mycelia.replay.v1 import replay_pb2_grpc
+from mycelia_core.rpc.server import Server
+from mycelia_replay.gate import Gate
+from mycelia_replay.servicer import SERVICE_NAME, ReplayServicer
+
+
+class ReplayServer:
+    """Listens at once, serves tables once it has some. The event loop that starts it owns it."""
+
+    def __init__(self, bind: str = "127.0.0.1:0") -> None:
+        """Prepares a server for `bind`: `host:port` (port 0 takes a free one) or `unix:path`."""
+        self._servicer = ReplayServicer()
+        self._server = Server(bind)
+        add = replay_pb2_grpc.add_ReplayServiceServicer_to_server
+        self._server.add(add, self._servicer, SERVICE_NAME)
+
+    @property
+    def address(self) -> str:
+        """Where it listens, once it has started."""
+        return self._server.address
+
+    async def start(self) -> None:
+        """Listens; callers get `UNAVAILABLE` until `open`.
+
+        Raises:
+          AddressInUseError: somebody else listens there.
+        """
+        await self._server.start()
+
+    def open(self, run_id: str, gates: Iterable[Gate]) -> None:
+        """Takes ownership of a run's tables and serves them."""
+        self._servicer.open(run_id, gates)
+
+    async def stop(self, grace_seconds: float = 0.5) -> None:
+        """Sends waiting callers away, then ends what is left after the grace."""
+        self._servicer.close()
+        await self._server.stop(grace_seconds)

@@ -1,0 +1,118 @@
+"""The replay service in a run: joins, waits for the signature, serves, reports."""
+
+import asyncio
+import logging
+import threading
+from typing import TypeVar
+
+from mycelia.run.v1 import run_pb2
+from mycelia_core.clients.membership import Membership
+from mycelia_core.clients.run import RunClient
+from mycelia_core.config import RunConfig, TableConfig
+from mycelia_core.lifecycle import StopSignal
+from mycelia_core.rpc.errors import UnavailableError
+from mycelia_core.seeds import seed_sequence
+from mycelia_core.specs import Signature
+from mycelia_replay.gate import Gate
+from mycelia_replay.server import ReplayServer
+from mycelia_replay.table import Table
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+JOIN_SECONDS = 120.0
+"""How long to wait for the run, and then for the first actor's signature."""
+
+REPORT_SECONDS = 0.25
+"""How often the counters are handed to the heartbeat."""
+
+
+async def serve_run(
+    server: ReplayServer, registry: str, advertised_address: str, stop: StopSignal
+) -> None:
+    """Serves the tables of the run at `registry` until the run ends or `stop`.
+
+    Args:
+      server: has started.
+      registry: the address of the run registry.
+      advertised_address: where others reach the server.
+      stop: ends it early.
+
+    Raises:
+      ValueError: the run's table settings contradict one another.
+      TimeoutError: run or signature did not come in time.
+      StoppedError: `stop` came first.
+      StatusError: the registry refused.
+    """
+    stopping = stop.stopping
+    with RunClient(registry) as client:
+        membership = await asyncio.to_thread(
+            client.join,
+            run_pb2.ROLE_REPLAY,
+            address=advertised_address,
+            wait_seconds=JOIN_SECONDS,
+            stop=stopping,
+        )
+        try:
+            signature = await asyncio.to_thread(client.wait_for_signature, JOIN_SECONDS, stopping)
+            gate = _open(server, membership, signature)
+            await _report_until_end(gate, membership, stopping)
+        finally:
+            await server.stop()
+            await asyncio.to_thread(membership.leave)
+    if membership.lost:
+        raise UnavailableError(f"the run registry at {registry} is gone")
+
+
+def resolve_table(config: RunConfig) -> TableConfig:
+    """Returns the table's settings with the error buffer filled in, if it is left open.
+
+    What is needed at least is one batch, or one item's samples if they are more.
+    """
+    table = config.replay
+    if not table.samples_per_insert or table.error_buffer:
+        return table
+    least = max(1.0, table.samples_per_insert, float(config.learner.batch_size))
+    return table.model_copy(update={"error_buffer": 2 * least})
+
+
+def counters(gate: Gate) -> dict[str, float]:
+    """Returns what the service reports of a table."""
+    table, counted = gate.table, gate.table.counters
+    return {
+        "replay_rows": table.row_count,
+        "replay_items": table.item_count,
+        "capacity_rows": table.config.capacity_rows,
+        "inserted_items": counted.inserted_items,
+        "sampled_items": counted.sampled_items,
+        "samples_per_insert": counted.sampled_items / max(1, counted.inserted_items),
+        "stale_updates": counted.stale_updates,
+        "refused_requests": counted.refused_requests,
+        "insert_wait_seconds": gate.inserts.wait_seconds,
+        "sample_wait_seconds": gate.samples.wait_seconds,
+    }
+
+
+def _open(server: ReplayServer, membership: Membership, signature: Signature) -> Gate:
+    config = membership.config
+    table = Table(resolve_table(config), signature, seed_sequence(config.seed, "replay"))
+    gate = Gate(table)
+    gate.check_batch_size(config.learner.batch_size)
+    server.open(membership.run_id, [gate])
+    logger.info(
+        "serving table %r of run %s: %d rows, %.1f MB, columns %s",
+        table.name,
+        membership.run_id,
+        table.config.capacity_rows,
+        table.nbytes / 1e6,
+        ", ".join(f"{column.name} {column}" for column in signature.columns),
+    )
+    return gate
+
+
+async def _report_until_end(gate: Gate, membership: Membership, stopping: threading.Event) -> None:
+    while not stopping.is_set() and not membership.finished.is_set():
+        membership.set_counters(counters(gate))
+        await asyncio.sleep(REPORT_SECONDS)
+    membership.set_counters(counters(gate))

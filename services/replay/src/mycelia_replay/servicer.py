@@ -1,0 +1,150 @@
+"""The replay service: requests in, responses out; the tables do the work."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from mycelia.replay.v1 import replay_pb2 as pb
+from mycelia.replay.v1 import replay_pb2_grpc
+from mycelia_core.rpc.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    StatusError,
+    UnavailableError,
+)
+from mycelia_replay.credit import Credit
+from mycelia_replay.gate import Gate
+from mycelia_replay.requests import parse_insert, parse_update
+from mycelia_replay.responses import batch_messages, table_info
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ReplayService"].full_name
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
+    """Serves the tables of one run. One event loop owns them, so none needs a lock.
+
+    The contract of each method is written on the RPC in replay.proto.
+    """
+
+    def __init__(self) -> None:
+        """Answers `UNAVAILABLE` until `open` is called."""
+        self._run_id = ""
+        self._gates: dict[str, Gate] = {}
+        self._credits: set[Credit] = set()
+        self._unavailable = "the server is starting: the run's signature is not known yet"
+
+    def open(self, run_id: str, gates: Iterable[Gate]) -> None:
+        """Takes ownership of the run's tables and begins to serve them."""
+        self._run_id = run_id
+        self._gates = {gate.table.name: gate for gate in gates}
+        self._unavailable = ""
+
+    def close(self) -> None:
+        """Ends all waits with `UNAVAILABLE` and refuses further calls, so that callers move on."""
+        self._unavailable = "the server is stopping"
+        for gate in self._gates.values():
+            gate.close()
+        for credit in self._credits:
+            credit.fail(UnavailableError(self._unavailable))
+
+    async def Insert(
+        self, request_iterator: AsyncIterator[pb.InsertRequest], context: Context
+    ) -> AsyncIterator[pb.InsertResponse]:
+        """Appends rows to a table."""
+        sequence, run_id = -1, ""
+        async for request in request_iterator:
+            run_id = request.run_id or run_id
+            with self._refusals_counted(request.table):
+                gate = self._find_gate(run_id, request.table)
+                if request.sequence <= sequence:
+                    raise InvalidArgumentError(
+                        f"sequence: got {request.sequence}, expected more than {sequence}"
+                    )
+                sequence = request.sequence
+                inserted = await gate.insert(parse_insert(request, gate.table.signature))
+            yield pb.InsertResponse(
+                sequence=sequence,
+                stored_row_count=inserted.stored_count,
+                duplicate_row_count=inserted.duplicate_count,
+                missing_row_count=inserted.missing_count,
+            )
+
+    async def Sample(
+        self, request_iterator: AsyncIterator[pb.SampleRequest], context: Context
+    ) -> AsyncIterator[pb.SampleResponse]:
+        """Draws batches of items as credit is granted."""
+        credit = Credit()
+        self._credits.add(credit)
+        reader = asyncio.create_task(credit.read(request_iterator))
+        try:
+            first = await credit.first()
+            if first is None:
+                return
+            gate = self._find_gate(first.run_id, first.table)
+            if first.batch_size < 1:
+                raise InvalidArgumentError(f"batch_size: got {first.batch_size}, expected >= 1")
+            gate.check_batch_size(first.batch_size)
+            batch_index = 0
+            while await credit.take():
+                sampled = await gate.sample(first.batch_size)
+                for message in batch_messages(batch_index, sampled, gate.table.window.context_rows):
+                    yield message
+                batch_index += 1
+        finally:
+            self._credits.discard(credit)
+            reader.cancel()
+
+    async def UpdatePriorities(
+        self, request: pb.UpdatePrioritiesRequest, context: Context
+    ) -> pb.UpdatePrioritiesResponse:
+        """Sets the priorities of items by key."""
+        with self._refusals_counted(request.table):
+            gate = self._find_gate(request.run_id, request.table)
+            applied, stale = gate.table.update_priorities(*parse_update(request))
+        gate.notify()
+        return pb.UpdatePrioritiesResponse(applied_count=applied, stale_count=stale)
+
+    async def GetInfo(self, request: pb.GetInfoRequest, context: Context) -> pb.GetInfoResponse:
+        """Describes the tables."""
+        self._check_run(request.run_id)
+        names = request.tables or self._gates
+        gates = [self._find_gate(request.run_id, name) for name in names]
+        return pb.GetInfoResponse(tables=[table_info(gate) for gate in gates])
+
+    async def Reset(self, request: pb.ResetRequest, context: Context) -> pb.ResetResponse:
+        """Removes every row and item of a table."""
+        gate = self._find_gate(request.run_id, request.table)
+        removed = gate.table.reset()
+        gate.notify()
+        return pb.ResetResponse(removed_row_count=removed)
+
+    def _find_gate(self, run_id: str, table: str) -> Gate:
+        self._check_run(run_id)
+        gate = self._gates.get(table)
+        if gate is None:
+            raise NotFoundError(f"table: got {table!r}, expected one of {sorted(self._gates)}")
+        return gate
+
+    def _check_run(self, run_id: str) -> None:
+        if self._unavailable:
+            raise UnavailableError(self._unavailable)
+        if run_id != self._run_id:
+            raise FailedPreconditionError(
+                f"run_id: got {run_id!r}, expected this server's run {self._run_id!r}"
+            )
+
+    @contextmanager
+    def _refusals_counted(self, table: str) -> Iterator[None]:
+        try:
+            yield
+        except StatusError as error:
+            gate = self._gates.get(table)
+            if gate and not isinstance(error, UnavailableError):
+                gate.table.counters.refused_requests += 1
+            raise

@@ -1,0 +1,120 @@
+"""Real parameter servers for tests: one in a thread of the test, one in a process of its own."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mycelia_core.clients.params import ParamClient
+from mycelia_core.clients.run import RunClient
+from mycelia_param_server.server import ParamServer
+
+CONFIG_JSON = json.dumps(
+    {"name": "test", "env": {"id": "CartPole-v1"}, "algorithm": {"name": "dqn"}}
+)
+
+
+class ParamServerThread:
+    """A parameter server on an event loop in a thread of its own."""
+
+    def __init__(self, bind: str = "127.0.0.1:0", **settings: float) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server = self._run(self._start(bind, settings))
+        self.address = self._server.address
+        self._stopped = False
+
+    def stop(self, grace_seconds: float = 1.0) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._run(self._server.stop(grace_seconds))
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(5)
+            self._loop.close()
+
+    async def _start(self, bind: str, settings: dict[str, float]) -> ParamServer:
+        server = ParamServer(bind, **settings)
+        await server.start()
+        return server
+
+    def _run(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+
+class ParamServerProcess:
+    """A parameter server as it really runs: `python -m mycelia_param_server`."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mycelia_param_server", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.ready_line = self.process.stdout.readline()
+        self.address = self.ready_line.strip().removeprefix("ready address=")
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=10)
+
+
+@pytest.fixture
+def start_param_server() -> Iterator[Callable[..., ParamServerThread]]:
+    """Starts any number of parameter servers, and stops them after the test."""
+    servers = []
+
+    def start(bind: str = "127.0.0.1:0", **settings: float) -> ParamServerThread:
+        servers.append(ParamServerThread(bind, **settings))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def start_param_server_process() -> Iterator[Callable[..., ParamServerProcess]]:
+    """Starts parameter servers as processes, and kills those left after the test."""
+    servers = []
+
+    def start(*arguments: str) -> ParamServerProcess:
+        servers.append(ParamServerProcess(*arguments))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def param_server(start_param_server: Callable[..., ParamServerThread]) -> ParamServerThread:
+    """A parameter server without a run."""
+    return start_param_server()
+
+
+@pytest.fixture
+def config_json() -> str:
+    """The smallest config that is valid."""
+    return CONFIG_JSON
+
+
+@pytest.fixture
+def run_client(param_server: ParamServerThread) -> Iterator[RunClient]:
+    """A client of `param_server`'s registry, on which there is a run."""
+    with RunClient(param_server.address) as client:
+        client.create_run("test", CONFIG_JSON)
+        yield client
+
+
+@pytest.fixture
+def param_client(param_server: ParamServerThread, run_client: RunClient) -> Iterator[ParamClient]:
+    """A client of `param_server`'s weight store."""
+    with ParamClient(param_server.address, run_client.get_run().run.run_id) as client:
+        yield client
