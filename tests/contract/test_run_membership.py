@@ -7,6 +7,7 @@ import pytest
 
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia_core.clients.run import RunClient, RunFinishedError, StoppedError
+from mycelia_core.rpc.errors import UnavailableError
 
 
 def wait_until(condition, seconds=10.0):
@@ -117,6 +118,43 @@ def test_who_lost_its_lease_comes_back_with_its_index(short_lease, caplog, monke
         assert short_lease.get_run().progress.env_steps == 8
         assert not membership.lost
         assert not membership.finished.is_set()
+
+
+class LossyStub:
+    """Passes heartbeats to a real registry, and loses requests or replies as it is told."""
+
+    def __init__(self, stub, losses):
+        self._stub = stub
+        self._losses = iter(losses)
+        self.on_loss = lambda: None
+
+    def Heartbeat(self, request, timeout):
+        loss = next(self._losses, None)
+        if loss == "request":
+            self.on_loss()
+            raise UnavailableError("the request was lost")
+        response = self._stub.Heartbeat(request, timeout=timeout)
+        if loss == "reply":
+            self.on_loss()
+            raise UnavailableError("the reply was lost")
+        return response
+
+    def LeaveRun(self, request, timeout):
+        return self._stub.LeaveRun(request, timeout=timeout)
+
+
+@pytest.mark.parametrize("losses", [["request"] * 2, ["reply"] * 2, ["reply", "request", "reply"]])
+def test_each_episode_counts_once_whatever_is_lost(run_client, losses):
+    with run_client.join(pb.ROLE_ACTOR, wait_seconds=5) as membership:
+        lossy = LossyStub(membership._stub, losses)
+        # Episodes go on finishing while the report before is still unacknowledged.
+        lossy.on_loss = lambda: membership.add_episode(2.0, 2)
+        membership.add_episode(1.0, 1)
+        membership._stub = lossy
+        wait_until(lambda: run_client.get_run().progress.episode_count >= 1 + len(losses))
+
+    returns = [e.episode_return for e in run_client.get_run().progress.recent_episodes]
+    assert returns == [1.0] + [2.0] * len(losses)
 
 
 def test_a_registry_that_stays_away_loses_its_members(start_param_server, config_json):

@@ -29,6 +29,7 @@ class Command:
             text=True,
             start_new_session=True,
         )
+        self.folder = cwd
         self.lines, self.error_lines = [], []
         self._readers = [
             threading.Thread(target=self._read, args=pipe, daemon=True)
@@ -102,21 +103,41 @@ def processes():
                 yield int(folder.name), int(parent), words
 
 
-@pytest.fixture
-def mycelia(tmp_path):
-    """Starts commands in a folder of their own; ends them if the test did not."""
+@contextlib.contextmanager
+def commands_in(folder):
+    """Yields what starts commands in a folder; ends those that are left."""
     commands = []
 
     def start(*words):
-        commands.append(Command(words, tmp_path))
+        commands.append(Command(words, folder))
         return commands[-1]
 
-    yield start
-    for command in commands:
-        if command.process.poll() is None:
-            children = command.children()
-            command.process.kill()
-            for pid in children:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
-        command.end()
+    try:
+        yield start
+    finally:
+        for command in commands:
+            end_by_force(command)
+
+
+def end_by_force(command):
+    if command.process.poll() is None:
+        children = command.children()
+        command.process.kill()
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+    command.end()
+
+
+@pytest.fixture
+def mycelia(tmp_path):
+    """Starts commands in a folder of their own."""
+    with commands_in(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def module_mycelia(tmp_path_factory):
+    """Starts commands in a folder that the tests of a module share."""
+    with commands_in(tmp_path_factory.mktemp("runs")) as start:
+        yield start

@@ -149,6 +149,26 @@ def test_an_actor_waits_for_replay_and_still_stops_at_once(start, address, clien
     assert stop_and_time(actor) < 2.0
 
 
+def test_an_actor_that_replay_holds_back_waits_says_so_and_stops_at_once(start, address, client):
+    limited = CONFIG.replay.model_copy(
+        update={"samples_per_insert": 8.0, "min_items_to_sample": 500, "error_buffer": 1000.0}
+    )
+    actors = CONFIG.actor.model_copy(update={"insert_timeout_seconds": 0.5})
+    config = CONFIG.model_copy(update={"replay": limited, "actor": actors})
+    actor = start("mycelia_actor", "--join", address)
+    start("mycelia_replay", "--join", address)
+    client.create_run("test", config.model_dump_json())
+    # Nobody samples, so the table closes soon; what the writer holds is bounded.
+    wait_until(lambda: actor_counters(client).get("env_steps", 0) > 500)
+    time.sleep(1.5)
+    held_back = actor_counters(client)["env_steps"]
+    time.sleep(1.0)
+
+    assert actor_counters(client)["env_steps"] == held_back < 3000
+    assert stop_and_time(actor) < 2.0
+    assert "replay has taken no rows for 0.5 s, waiting on" in actor.stderr.read()
+
+
 def test_an_evaluator_reports_the_true_returns_of_the_newest_weights(start, address, client):
     evaluator = start("mycelia_actor", "--join", address, "--role", "evaluator")
     run = client.create_run("test", CONFIG.model_dump_json())

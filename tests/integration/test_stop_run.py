@@ -54,7 +54,7 @@ def test_a_signal_stops_all_in_time_with_a_checkpoint(training, tmp_path, number
     assert not is_served(address)
     checkpoints = list((run_dir(training, tmp_path) / "checkpoint").glob("step-*"))
     assert checkpoints, training.text
-    assert "stopped (on request)" in training.text
+    assert "stopped: on request" in training.text
     assert training.error_lines == []
 
 

@@ -6,10 +6,11 @@ python -m mycelia_cli.config_reference > docs/config.md
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from mycelia_algorithms.registry import ALGORITHMS
-from mycelia_core.config import RunConfig
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+
+from mycelia_algorithms.registry import ALGORITHMS
+from mycelia_core.config import RunConfig
 
 INTRODUCTION = """\
 # Every config key

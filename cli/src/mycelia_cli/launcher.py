@@ -72,6 +72,11 @@ class Launcher:
             self._add(f"actor-{index}", "mycelia_actor", *join)
         self._add("evaluator-0", "mycelia_actor", *join, "--role", "evaluator")
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether the parameter server, and so the registry, is there."""
+        return self._server is not None and self._server.exit_code() is None
+
     def children(self) -> list[Child]:
         """Returns every process started, the parameter server first."""
         return [self._server, *self._members] if self._server else []

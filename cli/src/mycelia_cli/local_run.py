@@ -77,7 +77,7 @@ class LocalRun:
         self._view.note(f"services join at {address}; logs in {self._folder.logs}")
         follower = Follower(client, run, self._view)
         follower.follow(self._stop.stopping, ended=lambda: bool(self._launcher.exited()))
-        if not self._stop.stopping.is_set():
+        if self._launcher.is_serving and not self._stop.stopping.is_set():
             # That a service left may be the first sign of the run's end.
             follower.look()
         return self._end(follower)
@@ -109,7 +109,7 @@ class LocalRun:
 
     def _cut_short(self, follower: Follower, outcome: pb.Outcome.ValueType, detail: str) -> None:
         start = time.monotonic()
-        heard = follower.finish(outcome, detail)
+        heard = self._launcher.is_serving and follower.finish(outcome, detail)
         # Only those that take part in the run learn of its end from the registry.
         self._launcher.ask_to_stop(except_pids=follower.pids if heard else ())
         self._launcher.stop_members(_LEAVE_SECONDS - (time.monotonic() - start))
@@ -123,4 +123,5 @@ class LocalRun:
 
 
 def _log(child: Child) -> list[str]:
-    return [f"  {child.name} | {line}" for line in child.last_log_lines()]
+    lines = child.last_log_lines() or ["(nothing logged)"]
+    return [f"  {child.name} | {line}" for line in lines]

@@ -167,11 +167,17 @@ class ProgressTracker:
             evaluations=tuple(score(evaluation) for evaluation in progress.evaluations),
             solved_return=config.evaluation.solved_return,
             weight_version=answer.weight_version,
-            staleness=staleness(actors, answer.weight_version),
+            staleness=staleness(actors, self._reported_version(answer)),
             insert_wait_share=_share(self._insert_wait.update(insert_wait, now), len(actors)),
             sample_wait_share=_share(self._sample_wait.update(sample_wait, now), 1),
             members=tuple(ROLES.get(member.role, "?") for member in answer.members if member.alive),
         )
+
+    def _reported_version(self, answer: pb.GetRunResponse) -> int:
+        # Actors' versions are as old as their last heartbeat, so they are compared
+        # with the learner's last heartbeat, not with what is newest by now.
+        reported = self._counter(answer, pb.ROLE_LEARNER, "policy_version")
+        return int(reported) or answer.weight_version
 
     def _counter(self, answer: pb.GetRunResponse, role: pb.Role.ValueType, name: str) -> float:
         if any(member.role == role for member in answer.members):
@@ -198,7 +204,7 @@ def counter(members: Iterable[pb.Member], role: pb.Role.ValueType, name: str) ->
 
 
 def staleness(actors: Iterable[pb.Member], weight_version: int) -> tuple[int, ...]:
-    """Returns how many versions each actor is behind the newest weights."""
+    """Returns how many versions each actor is behind; 0 if it has reported later."""
     versions = (int(actor.counters.get("policy_version", 0)) for actor in actors)
     return tuple(max(0, weight_version - version) for version in versions)
 

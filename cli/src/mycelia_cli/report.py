@@ -50,7 +50,7 @@ class Report:
 
     def lines(self) -> list[str]:
         """Returns what people want to know: the result, where it lies, what to do next."""
-        lines = [self._result()]
+        lines = self._result()
         folder = RunFolder(Path(self.run_dir))
         if not self.run_dir:
             return lines
@@ -69,21 +69,22 @@ class Report:
         lines.append(f"  look        {program('tensorboard')} --logdir {self.run_dir}")
         return lines
 
-    def _result(self) -> str:
+    def _result(self) -> list[str]:
         progress = self.progress
         if progress is None:
-            return "stopped before the run began"
+            return ["stopped before the run began"]
         evaluation = progress.decisive_evaluation
-        text = progress.outcome or "left the run"
-        if progress.outcome_detail:
-            text += f" ({progress.outcome_detail})"
-        if evaluation:
-            text += f": evaluation {evaluation.return_mean:.1f} ± {evaluation.return_std:.1f}"
-            text += target(progress)
-        text += f" after {progress.env_steps:,} env steps, {self.learner_steps:,} updates"
+        numbers = [f"{progress.env_steps:,} env steps", f"{self.learner_steps:,} updates"]
         if progress.train_seconds is not None:
-            text += f" and {progress.train_seconds:.1f} s of training"
-        return text
+            numbers.append(f"{progress.train_seconds:.1f} s of training")
+        if evaluation:
+            score = f"{evaluation.return_mean:.1f} ± {evaluation.return_std:.1f}"
+            numbers.insert(0, f"evaluation {score}{target(progress)}")
+        detail = f": {progress.outcome_detail}" if progress.outcome_detail else ""
+        return [
+            (progress.outcome or "left the run") + detail,
+            f"  result      {', '.join(numbers)}",
+        ]
 
 
 def program(name: str) -> str:

@@ -18,6 +18,7 @@ from mycelia_core.config import RunConfig
 from mycelia_core.rpc.errors import FailedPreconditionError, StatusError
 
 _CALL_SECONDS = 5.0
+_RATE_SECONDS = 1.0
 
 
 def show_status(address: str, *, as_json: bool) -> int:
@@ -27,10 +28,16 @@ def show_status(address: str, *, as_json: bool) -> int:
       CommandError: the registry cannot be reached, or holds no run.
     """
     answer = _ask(address)
-    progress = _progress(answer)
+    tracker = ProgressTracker(RunConfig.model_validate_json(answer.run.config_json))
+    progress = tracker.update(answer)
     if as_json:
         print(json.dumps(_as_json(answer, progress)))
         return EXIT_OK
+    if not progress.is_finished:
+        # Rates take a second look.
+        time.sleep(_RATE_SECONDS)
+        answer = _ask(address)
+        progress = tracker.update(answer)
     console = Console()
     console.print(f"{progress.name}, run {progress.run_id}", style="bold", highlight=False)
     console.print(line(progress), highlight=False, soft_wrap=True)
@@ -46,11 +53,6 @@ def _ask(address: str) -> pb.GetRunResponse:
             raise CommandError(f"no run at {address}: {error}") from error
         except (StatusError, TimeoutError) as error:
             raise CommandError(f"cannot reach {address}: {error}") from error
-
-
-def _progress(answer: pb.GetRunResponse) -> Progress:
-    config = RunConfig.model_validate_json(answer.run.config_json)
-    return ProgressTracker(config).update(answer)
 
 
 def _table(answer: pb.GetRunResponse) -> Table:

@@ -15,6 +15,7 @@ from mycelia_cli.plain import behind, target, waiting
 from mycelia_cli.progress import Progress
 
 _FRAMES_PER_SECOND = 4
+_HINT = " Ctrl-C stops with a checkpoint "
 _BARS = "▁▂▃▄▅▆▇█"
 _PHASE_STYLES = {
     "starting": "yellow",
@@ -60,7 +61,7 @@ def render(progress: Progress) -> ConsoleRenderable:
     style = _PHASE_STYLES.get(progress.phase, "")
     title = Text.assemble(
         (f" {progress.name} ", "bold"),
-        f"run {progress.run_id} ",
+        f"run {progress.run_id}, " if progress.run_id else "",
         (f"{progress.phase} ", style),
         (f"{progress.outcome} ", "bold") if progress.outcome else "",
     )
@@ -68,7 +69,7 @@ def render(progress: Progress) -> ConsoleRenderable:
         Group(_bar(progress), _rows(progress)),
         title=title,
         title_align="left",
-        subtitle=Text(" Ctrl-C stops with a checkpoint ", style="dim"),
+        subtitle=None if progress.is_finished else Text(_HINT, style="dim"),
         subtitle_align="right",
         border_style=style or "none",
     )

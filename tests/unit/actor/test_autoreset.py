@@ -160,6 +160,27 @@ def test_actions_of_a_step_that_only_resets_are_not_recorded(row_list, counting_
     assert [int(row["action"]) for row in row_list.streams[0]] == [0, 0, 0, 1, 0, 0]
 
 
+class NoisyResets(SyncVectorEnv):
+    """Returns rewards and ends in the steps that only reset, as some vector environments do."""
+
+    def step(self, actions):
+        resets = self._autoreset_envs.copy()
+        observation, reward, terminated, truncated, infos = super().step(actions)
+        reward[resets] = 99.0
+        return observation, reward, terminated | resets, truncated | resets, infos
+
+
+def test_what_a_step_that_only_resets_returns_is_ignored(row_list, counting_env):
+    environments = adapt(NoisyResets([counting_env], autoreset_mode=AutoresetMode.NEXT_STEP))
+
+    results = record(environments, row_list, 30, 1)
+
+    transitions = without_action(row_list.transitions(0))
+    assert transitions == expected_transitions(0, len(transitions))
+    returns = [ret for result in results for ret in result.episode_returns.tolist()]
+    assert returns == ([1.0, 6.0, 10.0] * 10)[: len(returns)]
+
+
 def test_an_environment_that_reuses_its_buffer_is_recorded_right(row_list, counting_env):
     environments = InProcessEnvironments([counting_env(reuses_buffer=True)])
 

@@ -73,7 +73,9 @@ def test_people_are_told_where_it_lies_and_what_comes_next(tmp_path):
 
     text = "\n".join(report(finished(pb.OUTCOME_SOLVED), str(folder.path)).lines())
 
-    assert "solved: evaluation 490.0 ± 10.0 of 475 after 9,000 env steps" in text
+    assert (
+        "evaluation 490.0 ± 10.0 of 475, 9,000 env steps, 700 updates, 60.0 s of training" in text
+    )
     assert str(folder.curve) in text
     assert f"eval {folder.path}" in text
     assert f"train apex-cartpole resume={folder.path}" in text

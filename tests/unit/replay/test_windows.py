@@ -112,9 +112,7 @@ def test_the_head_of_a_small_ring_passes_through_without_mixing_old_and_new(make
 )
 def test_sequences_overlap_and_stop_once_the_end_is_covered(make_driver, actions, expected):
     """Burn-in 2 as context, learn 4, period 2: (start, rows learned from)."""
-    driver = make_driver(
-        learn_rows=4, bootstrap_rows=1, period=2, context_rows=2, capacity_rows=50
-    )
+    driver = make_driver(learn_rows=4, bootstrap_rows=1, period=2, context_rows=2, capacity_rows=50)
 
     driver.episode("a", actions)
 

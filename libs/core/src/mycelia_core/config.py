@@ -152,6 +152,52 @@ class LearnerConfig(Section):
     """Threads for torch. Two slow small networks down."""
 
 
+class GradientsConfig(Section):
+    """How the parameter server applies the gradients that workers push."""
+
+    optimizer: Literal["rmsprop", "adam", "sgd"] = "rmsprop"
+    """Shared RMSProp as A3C has it, Adam, or SGD with momentum."""
+
+    learning_rate: float = Field(7e-4, gt=0)
+    """The step size before its schedule."""
+
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the step size goes from `learning_rate` to `final_fraction` of it."""
+
+    final_fraction: float = Field(0.0, ge=0, le=1)
+    """What is left of the step size after `limits.max_updates` updates."""
+
+    warmup_updates: int = Field(0, ge=0)
+    """Updates over which the step size rises from 0 first."""
+
+    decay: float = Field(0.99, ge=0, lt=1)
+    """RMSProp: the share of the old mean square that stays."""
+
+    momentum: float = Field(0.0, ge=0, lt=1)
+    """SGD: the share of the old velocity that stays."""
+
+    epsilon: float = Field(0.01, gt=0)
+    """RMSProp: added inside the root; Adam: added to the root."""
+
+    max_grad_norm: float = Field(0.5, ge=0)
+    """Each update's gradient is scaled down to this global norm; 0 for never."""
+
+    max_staleness: int = Field(0, ge=0)
+    """Asynchronous: versions between a worker's pull and push at most; 0 for any number."""
+
+    stale_gradients: Literal["refuse", "scale"] = "refuse"
+    """Asynchronous: beyond `max_staleness`, refuse, or divide the step size by the staleness."""
+
+    workers: int = Field(0, ge=0)
+    """Synchronous: W, pushes that make a full round; 0 for `actor.count`."""
+
+    drop_workers: int = Field(0, ge=0)
+    """Synchronous: D, a round closes when W - D workers have pushed."""
+
+    round_deadline_seconds: float = Field(30.0, gt=0)
+    """Synchronous: a round closes with who has come, this long after its first push."""
+
+
 class NetworkConfig(Section):
     """The form of the policy's network."""
 
@@ -178,6 +224,9 @@ class LimitsConfig(Section):
     max_env_steps: int = Field(1_000_000, ge=1)
     """Environment steps over all actors."""
 
+    max_updates: int = Field(0, ge=0)
+    """Updates the parameter server applies; schedules end here. 0 for no limit."""
+
 
 class RunConfig(Section):
     """All there is to know about a run."""
@@ -191,13 +240,14 @@ class RunConfig(Section):
     seed: int = Field(1, ge=0)
     """Every random generator of the run is derived from it."""
 
-    topology: Literal["replay"] = "replay"
+    topology: Literal["replay", "async-gradients", "sync-gradients"] = "replay"
     """Who computes gradients from what, and who applies them."""
 
     env: EnvConfig
     actor: ActorConfig = ActorConfig()
     replay: ReplayConfig = ReplayConfig()
     learner: LearnerConfig = LearnerConfig()
+    gradients: GradientsConfig = GradientsConfig()
     algorithm: dict[str, Any]
     """`name`, and the algorithm's own keys; the schema is the algorithm's."""
 

@@ -48,20 +48,15 @@ class NStepPriorities:
         Args:
           q_max: [N] max_a Q of the observations that are acted on in this step.
         """
-        target = self._return[self._place] + _weigh(self._discount[self._place], q_max)
+        target = self._return[self._place] + self._discount[self._place] * q_max
         priorities: NDArray[np.float64] = np.abs(target - self._q_taken[self._place])
         return priorities + self._epsilon
 
-    def open(self, q_taken: Values, ready: NDArray[np.bool_]) -> None:
-        """Opens the windows of this step.
-
-        Args:
-          q_taken: [N] Q(s, a) of the actions taken.
-          ready: [N] which environments take the step.
-        """
+    def open(self, q_taken: Values) -> None:
+        """Opens the windows of this step; [N] Q(s, a) of the actions taken."""
         self._q_taken[self._place] = q_taken
         self._return[self._place] = 0.0
-        self._discount[self._place] = ready
+        self._discount[self._place] = 1.0
         self._place = (self._place + 1) % self.n
 
     def add(self, reward: NDArray[np.float64]) -> None:
@@ -77,10 +72,5 @@ class NStepPriorities:
           bootstrap: [E] what their final observation is worth: 0 where the
             episode terminated, max_a Q of it where it was truncated.
         """
-        self._return[:, slots] += _weigh(self._discount[:, slots], bootstrap)
+        self._return[:, slots] += self._discount[:, slots] * bootstrap
         self._discount[:, slots] = 0.0
-
-
-def _weigh(discount: NDArray[np.float64], value: Values) -> NDArray[np.float64]:
-    # Not a plain product: a closed window must not turn NaN by a value that is not its own.
-    return np.where(discount > 0, discount * value, 0.0)

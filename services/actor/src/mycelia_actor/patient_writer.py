@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +26,22 @@ class PatientWriter:
     """
 
     def __init__(
-        self, writer: TrajectoryWriter, report_seconds: float, stop: threading.Event
+        self,
+        writer: TrajectoryWriter,
+        on_wait: Callable[[], None],
+        report_seconds: float,
+        stop: threading.Event,
     ) -> None:
         """Writes to `writer`, whose own timeout is `ATTEMPT_SECONDS`.
 
         Args:
           writer: takes the rows. It stays the caller's.
+          on_wait: called every `ATTEMPT_SECONDS` of a wait, so that counters stay true.
           report_seconds: how long a wait may be before it is logged.
           stop: ends waits.
         """
         self._writer = writer
+        self._on_wait = on_wait
         self._report_seconds = report_seconds
         self._stop = stop
 
@@ -58,6 +65,7 @@ class PatientWriter:
             except BackPressureTimeout as error:
                 if self._stop.is_set():
                     raise StoppedError(f"stopped while waiting: {error}") from error
+                self._on_wait()
                 if time.monotonic() >= next_report:
                     logger.warning(
                         "replay has taken no rows for %g s, waiting on", self._report_seconds

@@ -73,7 +73,7 @@ class Recorder:
             return
         if len(self._held) == self._priorities.n:
             self._send(self._held.popleft(), self._priorities.close(_known(choice.q_max)))
-        self._priorities.open(_known(choice.q_taken), observation.ready)
+        self._priorities.open(_known(choice.q_taken))
         self._priorities.add(result.reward)
         if result.ended.size:
             self._priorities.end(result.ended, self._final_value(result))

@@ -1,7 +1,10 @@
 """Targets and errors of action values."""
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def q_target(return_: Tensor, discount: Tensor, target_q: Tensor) -> Tensor:
@@ -72,8 +75,9 @@ def huber(error: Tensor, delta: float) -> Tensor:
     Returns:
       The losses, `error`'s shape.
     """
-    quadratic = error.abs().clamp(max=delta)
-    return quadratic * (error.abs() - 0.5 * quadratic)
+    if math.isinf(delta):
+        return 0.5 * error.square()
+    return functional.huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
 
 
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:
