@@ -90,8 +90,9 @@ def test_a_run_is_gone_on_from(short_run, module_mycelia):
 
 def test_a_run_that_is_over_its_limit_is_not_gone_on_from(short_run, module_mycelia):
     _, _, result = short_run
+    lower = ("limits.max_env_steps=1000", f"resume={result['run_dir']}")
 
-    again = module_mycelia("train", "apex-cartpole", *SHORT, f"resume={result['run_dir']}")
+    again = module_mycelia("train", "apex-cartpole", *lower)
 
     assert again.end() == 2
     assert "set a higher limit" in again.error_lines[0]

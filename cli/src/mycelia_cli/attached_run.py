@@ -31,7 +31,7 @@ def follow_attached(address: str, config: RunConfig, *, stop: StopRequest, view:
     """
     with RunClient(address) as client:
         try:
-            standing = _standing_run(client, stop.stopping)
+            standing = standing_run(client, stop.stopping, _REACH_SECONDS)
         except StoppedError:
             return Ending(progress=None, exit_code=stop.exit_code)
         except TimeoutError as error:
@@ -48,7 +48,14 @@ def follow_attached(address: str, config: RunConfig, *, stop: StopRequest, view:
         return _end(follower, view, stop, created=created)
 
 
-def _standing_run(client: RunClient, stopping: threading.Event) -> pb.Run | None:
+def standing_run(client: RunClient, stopping: threading.Event, timeout: float) -> pb.Run | None:
+    """Returns the run that the registry holds, finished or not; None if it holds none.
+
+    Raises:
+      TimeoutError: the registry cannot be reached.
+      StoppedError: `stopping` was set.
+    """
+
     def find() -> pb.Run | None:
         try:
             return client.get_run(timeout=2.0).run
@@ -57,7 +64,7 @@ def _standing_run(client: RunClient, stopping: threading.Event) -> pb.Run | None
         except (UnavailableError, TimeoutError) as error:
             raise NotYetError(str(error)) from error
 
-    return poll(find, waiting_for=client.address, timeout=_REACH_SECONDS, stop=stopping)
+    return poll(find, waiting_for=client.address, timeout=timeout, stop=stopping)
 
 
 def _end(follower: Follower, view: View, stop: StopRequest, *, created: bool) -> Ending:

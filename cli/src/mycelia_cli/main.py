@@ -57,6 +57,10 @@ def train(
         str,
         typer.Option(metavar="ADDRESS", help="Join services that stand there; start none."),
     ] = "",
+    with_learner: Annotated[
+        bool,
+        typer.Option("--with-learner", help="With --attach: run the learner here; goes on after a stop."),
+    ] = False,
     as_json: JsonOption = False,
     runs_dir: RunsDirOption = RUNS_DIR,
     log_level: Annotated[
@@ -73,6 +77,7 @@ def train(
             preset=preset,
             overrides=tuple(overrides or ()),
             attach=attach,
+            with_learner=with_learner,
             runs_dir=runs_dir,
             as_json=as_json,
             log_level=log_level,

@@ -10,6 +10,7 @@ from mycelia_cli.attached_run import follow_attached
 from mycelia_cli.ending import Ending
 from mycelia_cli.errors import CommandError, InputError
 from mycelia_cli.follow import make_view
+from mycelia_cli.led_run import LedRun
 from mycelia_cli.local_run import LocalRun
 from mycelia_cli.report import Report
 from mycelia_cli.resume import Resume, read_resume, split_resume
@@ -29,6 +30,8 @@ class TrainRequest:
     overrides: tuple[str, ...]
     attach: str
     """A registry's address; empty to start the services here."""
+    with_learner: bool
+    """Whether, of the services of an attached run, the learner is to run here."""
     runs_dir: Path
     as_json: bool
     log_level: str
@@ -48,6 +51,8 @@ def train(request: TrainRequest) -> int:
     resume = read_resume(resume_name, request.runs_dir, config) if resume_name else None
     if request.attach and resume:
         raise InputError("resume= and --attach exclude each other: the learner resumes")
+    if request.with_learner and not request.attach:
+        raise InputError("--with-learner goes with --attach; without it all services start here")
     try:
         if request.attach:
             run_dir, ending = _train_attached(request, config)
@@ -83,7 +88,17 @@ def _train_here(
 def _train_attached(request: TrainRequest, config: RunConfig) -> tuple[str, Ending]:
     stop = StopRequest()
     with make_view() as view:
-        ending = follow_attached(request.attach, config, stop=stop, view=view)
+        if request.with_learner:
+            ending = LedRun(
+                request.attach,
+                config,
+                request.runs_dir,
+                stop=stop,
+                view=view,
+                log_level=request.log_level,
+            ).run()
+        else:
+            ending = follow_attached(request.attach, config, stop=stop, view=view)
     return (ending.progress.run_dir if ending.progress else ""), ending
 
 

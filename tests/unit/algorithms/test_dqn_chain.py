@@ -71,7 +71,7 @@ def test_one_step_dqn_finds_the_optimal_values_and_a_time_limit_does_not_change_
         ),
         seed=1,
     )
-    batch = as_batch(windows(time_limit, 1, np.random.default_rng(1), episodes=60))
+    batch = as_batch(windows(time_limit, 1, np.random.default_rng(1), episodes=25))
 
     for _ in range(1500):
         update.update(batch)

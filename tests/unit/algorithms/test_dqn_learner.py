@@ -68,7 +68,7 @@ def test_the_target_becomes_a_copy_after_its_period():
 
 def test_priorities_are_the_absolute_errors_of_the_weights_before_the_step():
     update = make_update(priority_epsilon=0.25, double=False, gamma=0.9)
-    reward = torch.tensor([[1.0, 2.0], [9.0, 3.0], [9.0, 9.0], [9.0, 9.0]])
+    reward = torch.tensor([[1.0, -2.0], [9.0, -3.0], [9.0, 9.0], [9.0, 9.0]])
     batch = ReplayBatch(
         columns=dict(make_batch(items=2).columns)
         | {"reward": reward, "terminated": torch.ones(4, 2, dtype=torch.bool)},
@@ -82,7 +82,7 @@ def test_priorities_are_the_absolute_errors_of_the_weights_before_the_step():
 
     priorities = update.update(batch).priorities
 
-    expected = (torch.tensor([1.0, 2.0 + 0.9 * 3.0]) - taken).abs() + 0.25
+    expected = (torch.tensor([1.0, -2.0 - 0.9 * 3.0]) - taken).abs() + 0.25
     assert priorities.dtype == np.float64
     np.testing.assert_allclose(priorities, expected.numpy(), rtol=1e-5)
 

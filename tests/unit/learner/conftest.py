@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 
 from mycelia_core.clients.replay import ReplayClient
 from mycelia_core.clients.run import RunClient
@@ -16,6 +17,9 @@ from mycelia_param_server.server import ParamServer
 from mycelia_replay.gate import Gate
 from mycelia_replay.server import ReplayServer
 from mycelia_replay.table import Table
+
+# As in the learner itself: two threads slow small networks down.
+torch.set_num_threads(1)
 
 SIGNATURE = Signature.of(
     [

@@ -28,8 +28,8 @@ class EnvConfig(Section):
 class ActorConfig(Section):
     """How environments are stepped and their rows sent."""
 
-    count: int = Field(2, ge=1)
-    """How many actor processes the launcher starts."""
+    count: int = Field(2, ge=0)
+    """How many actor processes the launcher starts; 0 leaves acting to others, custom actors say."""
 
     envs_per_actor: int = Field(8, ge=1)
     """How many environments each actor steps together."""

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
@@ -37,8 +37,18 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
     await server.start()
     sys.stdout.write(f"ready address={server.address}\n")
     sys.stdout.flush()
-    await stop.wait()
+    if arguments.exit_after_run:
+        await _either(stop.wait(), server.wait_until_over())
+    else:
+        await stop.wait()
     await server.stop()
+
+
+async def _either(*waits: Coroutine[None, None, None]) -> None:
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -65,6 +75,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default=DEFAULT_MAX_WEIGHT_BYTES,
         metavar="BYTES",
         help="the most that one version of the weights may have (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--exit-after-run",
+        action="store_true",
+        help="stop when the run has finished and its members have left, not only on a signal",
     )
     parser.add_argument(
         "--exit-with-parent",

@@ -208,6 +208,15 @@ class RunRegistry:
         self._advance(run, Phase.FINISHED)
         logger.info("run %s finished: %s %s", run.run_id, outcome.name, detail)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has finished, and nobody is left of its members."""
+        run = self._run
+        if run is None or run.phase is not Phase.FINISHED:
+            return False
+        run.members.expire()
+        return not any(member.alive for member in run.members)
+
     def expire(self) -> None:
         """Ends leases that have run out, so that the log says so in time."""
         if self._run:

@@ -16,6 +16,12 @@ DEFAULT_MAX_WEIGHT_BYTES = 1024**3
 """Two versions are held at once while one is published."""
 
 
+_LOOK_SECONDS = 0.25
+
+_LAST_LOOK_SECONDS = 3.0
+"""How long a server that ends with its run still answers."""
+
+
 class ParamServer:
     """A parameter server. The event loop that starts it owns it."""
 
@@ -54,6 +60,15 @@ class ParamServer:
         """Listens and serves; raises `AddressInUseError` if somebody else listens there."""
         await self._server.start()
         self._expiry = asyncio.create_task(self._expire_leases())
+
+    async def wait_until_over(self) -> None:
+        """Waits until a run has finished and its members have left or lost their leases.
+
+        Who only looks on, and so is no member, gets a few seconds to see how it ended.
+        """
+        while not self._registry.is_over:
+            await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_LAST_LOOK_SECONDS)
 
     async def stop(self, grace_seconds: float = 1.0) -> None:
         """Ends open watches, gives other calls the grace to end, and stops."""

@@ -57,7 +57,7 @@ def completed_items(arrival: Arrival, last_positions: Ints, window: WindowConfig
     if len(arrival.cut):
         before = np.full(len(arrival.cut), -1)
         # Those of full length were made when the row before the gap arrived.
-        longest = window.rows - 1
+        longest = window.rows - 2
         positions = last_positions[arrival.cut]
         parts.append(_shortened(arrival.cut, before, positions, longest, window))
     if len(parts) == 1:

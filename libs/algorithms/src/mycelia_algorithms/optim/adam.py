@@ -42,3 +42,7 @@ class Adam:
         second_correction = 1 - self._beta2**self.step_count
         scale = self.second_moment.sqrt().div_(second_correction**0.5).add_(self._epsilon)
         self._parameters.addcdiv_(self.first_moment, scale, value=-learning_rate / first_correction)
+
+    def state(self) -> dict[str, Tensor]:
+        """Its vectors by name, not copied."""
+        return {"first_moment": self.first_moment, "second_moment": self.second_moment}

@@ -1,8 +1,11 @@
 """A module's parameters in one piece of memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 
@@ -51,3 +54,21 @@ class FlatParameters:
     def snapshot(self) -> dict[str, Tensor]:
         """Copies the parameters: later steps do not change what was returned."""
         return dict(self.split(self.values.clone()))
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Takes over parameters by name.
+
+        Raises:
+          ValueError: if one is missing, unknown or of another shape; nothing is changed then.
+        """
+        if tensors.keys() != self._shapes.keys():
+            raise ValueError(
+                f"parameters missing: {sorted(self._shapes.keys() - tensors.keys())}, "
+                f"unknown: {sorted(tensors.keys() - self._shapes.keys())}"
+            )
+        for name, shape in self._shapes.items():
+            if tensors[name].shape != tuple(shape):
+                raise ValueError(f"{name}: need {tuple(shape)}, got {tensors[name].shape}")
+        for name, view in self.split(self.values):
+            view.copy_(torch.as_tensor(np.array(tensors[name])))

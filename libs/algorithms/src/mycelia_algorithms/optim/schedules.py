@@ -1,11 +1,13 @@
 """Learning-rate schedules, in learner steps."""
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningRate:
-    """A learning rate that warms up, then stays or falls to 0 on a line.
+    """A learning rate that warms up, then stays, or falls on a line or on half a cosine.
 
     With base 1, `warmup_steps=4` and `decay_until_step=12`, steps 0 to 12 get
     .25 .5 .75 1 1 .875 .75 .625 .5 .375 .25 .125 0.
@@ -18,7 +20,13 @@ class LearningRate:
     """Steps over which the rate rises; the first of them is not a step of rate 0."""
 
     decay_until_step: int = 0
-    """The step at which the rate has fallen to 0; 0 if it stays."""
+    """The step at which the rate has fallen as far as it does; 0 if it stays."""
+
+    final_fraction: float = 0.0
+    """The part of `base` that it falls to."""
+
+    shape: Literal["linear", "cosine"] = "linear"
+    """How it falls. Cosine: Loshchilov and Hutter 2017, eq. 5, https://arxiv.org/abs/1608.03983."""
 
     def __post_init__(self) -> None:
         """Refuses a decay that would end before it begins."""
@@ -35,4 +43,7 @@ class LearningRate:
         if not self.decay_until_step:
             return self.base
         remaining = self.decay_until_step - learner_step
-        return self.base * max(0.0, remaining / (self.decay_until_step - self.warmup_steps))
+        share = max(0.0, remaining / (self.decay_until_step - self.warmup_steps))
+        if self.shape == "cosine":
+            share = (1 - math.cos(math.pi * share)) / 2
+        return self.base * (self.final_fraction + (1 - self.final_fraction) * share)

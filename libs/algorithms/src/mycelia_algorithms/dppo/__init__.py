@@ -1,0 +1,1 @@
+"""Distributed PPO: workers average the gradients of several sub-steps on their own rollouts."""
