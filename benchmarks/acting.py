@@ -27,6 +27,7 @@ from mycelia_actor.environments.backend import make_environments
 from mycelia_actor.environments.spaces import Columns, signature_of
 from mycelia_actor.environments.vector import StepResult
 from mycelia_actor.loop import ActingLoop
+from mycelia_actor.policies.action_values import MlpValues
 from mycelia_actor.policies.epsilon import actor_epsilons
 from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy
 from mycelia_actor.policies.policy import ActionChoice
@@ -116,7 +117,7 @@ def acting(config: RunConfig, seconds: float) -> float:
     environments = make_environments(config.env, count)
     signature = signature_of(environments.observation, environments.action)
     epsilon = actor_epsilons(config.actor, 0)
-    policy = EpsilonGreedy(signature, epsilon, np.random.default_rng(1))
+    policy = EpsilonGreedy(MlpValues(signature), epsilon, np.random.default_rng(1))
     recorder = Recorder(Nowhere(), policy, environments.action, make_priorities(config))
     weights, stop = Weights(1, 0, make_tensors()), threading.Event()
     timer = Timer(seconds, stop)

@@ -51,9 +51,8 @@ def main() -> None:
     medians = {name: round(statistics.median(values)) for name, values in rates.items()}
     ranges = {name: [round(min(values)), round(max(values))] for name, values in rates.items()}
     for name, median in medians.items():
-        print(
-            f"{name:>14}: {median:>9,} per second  (from {ranges[name][0]:,} to {ranges[name][1]:,})"
-        )
+        low, high = ranges[name]
+        print(f"{name:>14}: {median:>9,} per second  (from {low:,} to {high:,})")
     if arguments.json:
         print(json.dumps({"ours": medians, "ranges": ranges}))
 

@@ -59,7 +59,9 @@ def train(
     ] = "",
     with_learner: Annotated[
         bool,
-        typer.Option("--with-learner", help="With --attach: run the learner here; goes on after a stop."),
+        typer.Option(
+            "--with-learner", help="With --attach: run the learner here; goes on after a stop."
+        ),
     ] = False,
     as_json: JsonOption = False,
     runs_dir: RunsDirOption = RUNS_DIR,

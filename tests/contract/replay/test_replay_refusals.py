@@ -225,6 +225,7 @@ def test_a_message_over_the_limit_is_refused_and_the_server_lives_on(
 
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max" in text
+    assert server.table.counters.refused_requests == 1
     assert list(stub_of(server).Insert(iter([insert_request()]), timeout=5))
 
 

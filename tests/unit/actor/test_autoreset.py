@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from mycelia_actor.environments.autoreset import UnknownAutoresetModeError, adapt
-from mycelia_actor.environments.vector import InProcessEnvironments
+from mycelia_actor.environments.in_process import InProcessEnvironments
 from mycelia_actor.policies.policy import ActionChoice
 from mycelia_actor.recorder import Recorder
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from mycelia_actor.environments.backend import make_environments
 from mycelia_actor.environments.spaces import signature_of
-from mycelia_actor.environments.vector import InProcessEnvironments
+from mycelia_actor.environments.in_process import InProcessEnvironments
 from mycelia_actor.loop import ActingLoop
+from mycelia_actor.policies.action_values import MlpValues
 from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy
 from mycelia_actor.progress import Progress
 from mycelia_actor.recorder import Recorder
@@ -52,7 +53,7 @@ def bias_weights(version, preferred, action_count=5, size=1):
 def run_loop(environments, rows, newest_weights, steps):
     signature = signature_of(environments.observation, environments.action)
     epsilon = np.zeros(environments.count)
-    policy = EpsilonGreedy(signature, epsilon, np.random.default_rng(1))
+    policy = EpsilonGreedy(MlpValues(signature), epsilon, np.random.default_rng(1))
     recorder = Recorder(rows, policy, environments.action)
     register, stop = Register(), threading.Event()
     progress = Progress(register, lambda: 1.5, 0.25)

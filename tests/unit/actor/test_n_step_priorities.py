@@ -6,7 +6,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from mycelia_actor.environments.autoreset import adapt
 from mycelia_actor.environments.spaces import action_columns
-from mycelia_actor.environments.vector import InProcessEnvironments
+from mycelia_actor.environments.in_process import InProcessEnvironments
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.policies.policy import ActionChoice
 from mycelia_actor.recorder import Recorder
@@ -32,7 +32,7 @@ class ValuesByObservation:
     def use(self, weights):
         pass
 
-    def greedy_value(self, observation):
+    def greedy_value(self, observation, slots=None):
         return q_max_of(observation["observation"][:, 0].astype(np.float64))
 
 

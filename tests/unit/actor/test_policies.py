@@ -5,8 +5,9 @@ import pytest
 from gymnasium import spaces
 
 from mycelia_actor.environments.spaces import action_columns, observation_columns, signature_of
+from mycelia_actor.policies.action_values import MlpValues, UnplayableError
 from mycelia_actor.policies.epsilon import actor_epsilons, ladder
-from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy, UnplayableError
+from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy
 from mycelia_actor.policies.random_actions import RandomActions
 from mycelia_core.config import ActorConfig
 from mycelia_core.weights import Weights
@@ -44,7 +45,7 @@ def linear_weights(matrix, version=7):
 
 
 def test_without_weights_actions_are_random_and_have_no_values():
-    policy = EpsilonGreedy(cartpole_like(), np.zeros(64), np.random.default_rng(1))
+    policy = EpsilonGreedy(MlpValues(cartpole_like()), np.zeros(64), np.random.default_rng(1))
 
     choice = policy.act({"observation": np.zeros((64, 4), np.float32)})
 
@@ -55,7 +56,7 @@ def test_without_weights_actions_are_random_and_have_no_values():
 
 def test_each_environment_explores_with_its_own_epsilon():
     epsilon = np.repeat([0.0, 0.5, 1.0], 400)
-    policy = EpsilonGreedy(cartpole_like(), epsilon, np.random.default_rng(1))
+    policy = EpsilonGreedy(MlpValues(cartpole_like()), epsilon, np.random.default_rng(1))
     policy.use(linear_weights([[0, 0, 0, 0], [1, 1, 1, 1]]))
 
     choice = policy.act({"observation": np.ones((1200, 4), np.float32)})
@@ -70,7 +71,7 @@ def test_each_environment_explores_with_its_own_epsilon():
 
 def test_nested_observations_are_put_side_by_side_in_the_signature_s_order():
     space = spaces.Dict({"b": spaces.Discrete(5), "a": spaces.Box(0, 9, (1, 2), np.float64)})
-    policy = EpsilonGreedy(cartpole_like(space), np.zeros(2), np.random.default_rng(1))
+    policy = EpsilonGreedy(MlpValues(cartpole_like(space)), np.zeros(2), np.random.default_rng(1))
     policy.use(linear_weights([[1, 10, 100], [0, 0, 0]]))
     observation = observation_columns(space).encode(
         [{"b": 3, "a": np.array([[1.0, 2.0]])}, {"b": 4, "a": np.array([[0.0, 0.5]])}]
@@ -82,7 +83,7 @@ def test_nested_observations_are_put_side_by_side_in_the_signature_s_order():
 
 @pytest.mark.parametrize("matrix", [np.zeros((2, 5)), np.zeros((3, 4))])
 def test_weights_for_another_environment_are_refused(matrix):
-    policy = EpsilonGreedy(cartpole_like(), np.zeros(1), np.random.default_rng(1))
+    policy = EpsilonGreedy(MlpValues(cartpole_like()), np.zeros(1), np.random.default_rng(1))
 
     with pytest.raises(UnplayableError, match="weights of version 7"):
         policy.use(linear_weights(matrix))
@@ -93,7 +94,7 @@ def test_action_values_need_a_discrete_action_space():
     signature = signature_of(observation_columns(box), action_columns(box))
 
     with pytest.raises(UnplayableError, match=r"need a Discrete action space, got action float32"):
-        EpsilonGreedy(signature, np.zeros(1), np.random.default_rng(1))
+        MlpValues(signature)
 
 
 def test_random_actions_come_from_any_space():

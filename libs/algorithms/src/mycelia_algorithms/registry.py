@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pydantic import BaseModel
 
+from mycelia_algorithms.actor_critic.config import ActorCriticConfig
+from mycelia_algorithms.dppo.config import DppoConfig
 from mycelia_algorithms.dqn.config import DqnConfig
 
 if TYPE_CHECKING:
     # Configs are read by services that never import torch.
+    from mycelia_algorithms.gradient_source import GradientSource
     from mycelia_algorithms.update import Update
 
 
@@ -31,11 +34,20 @@ class Algorithm:
     config: type[BaseModel]
     """Its config class; importing it does not import torch."""
 
-    update: str
-    """Its update class, `module:name`, imported when it is asked for."""
+    update: str = ""
+    """Its update class, `module:name`, imported when it is asked for; empty if only workers
+    compute its gradients."""
 
+    gradient_source: str = ""
+    """Its class for workers that push gradients, `module:name`; empty if it has none."""
+
+
+_ACTOR_CRITIC = "mycelia_algorithms.actor_critic.source:ActorCriticSource"
 
 ALGORITHMS: dict[str, Algorithm] = {
+    "a2c": Algorithm(ActorCriticConfig, gradient_source=_ACTOR_CRITIC),
+    "a3c": Algorithm(ActorCriticConfig, gradient_source=_ACTOR_CRITIC),
+    "dppo": Algorithm(DppoConfig, gradient_source="mycelia_algorithms.dppo.source:DppoSource"),
     "dqn": Algorithm(DqnConfig, "mycelia_algorithms.dqn.learner:DqnUpdate"),
 }
 
@@ -57,8 +69,23 @@ def load_update(name: str) -> "type[Update]":
     Raises:
       ValueError: if there is no such algorithm.
     """
-    module, _, attribute = _find(name).update.partition(":")
-    return cast("type[Update]", getattr(importlib.import_module(module), attribute))
+    return cast("type[Update]", _load(name, _find(name).update, "a learner"))
+
+
+def load_gradient_source(name: str) -> "type[GradientSource]":
+    """Imports what computes an algorithm's gradients in a worker, and torch with it.
+
+    Raises:
+      ValueError: if there is no such algorithm, or it is not for workers.
+    """
+    return cast("type[GradientSource]", _load(name, _find(name).gradient_source, "workers"))
+
+
+def _load(name: str, place: str, role: str) -> Any:
+    if not place:
+        raise ValueError(f"algorithm.name: {name!r} is not computed by {role}")
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _find(name: object) -> Algorithm:

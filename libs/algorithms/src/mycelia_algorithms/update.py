@@ -35,6 +35,9 @@ class ReplayBatch:
     item_count: int
     """How many items the table held then."""
 
+    context_rows: int = 0
+    """How many of the W rows come before the window's first one, for stacks of frames."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateResult:

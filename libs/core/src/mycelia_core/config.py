@@ -15,14 +15,82 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+class AtariConfig(Section):
+    """How Atari is preprocessed, with `env.preprocessing = "atari"`. Defaults are DQN's."""
+
+    frame_skip: int = Field(4, ge=1)
+    """Frames that an action is repeated for; the last two screens are max-pooled."""
+
+    screen_size: int = Field(84, ge=8)
+    """Side of the square, grey observation."""
+
+    noop_max: int = Field(30, ge=0)
+    """An episode begins with 1 to so many frames of doing nothing; 0 for none."""
+
+    repeat_action_probability: float = Field(0.0, ge=0, le=1)
+    """Sticky actions: how often the emulator repeats the last action; 0.25 is usual."""
+
+    full_action_space: bool = False
+    """All 18 actions instead of the game's own."""
+
+    fire_reset: bool = False
+    """Whether FIRE is pressed after a reset, in games that wait for it."""
+
+    life_loss: bool = True
+    """Whether a lost life ends bootstrapping. The episode goes on in either case."""
+
+    max_episode_frames: int = Field(108_000, ge=1)
+    """Frames after which an episode is truncated: half an hour of play."""
+
+
 class EnvConfig(Section):
-    """Which environment is played."""
+    """Which environment is played, and how it is stepped."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
     id: str
     """A registered Gymnasium id, or `package.module:Class`."""
 
     kwargs: dict[str, Any] = {}
     """Passed to the environment as they are."""
+
+    import_module: str = Field("", alias="import")
+    """A module that is imported first, because it registers the id. Also `env.import`."""
+
+    wrappers: tuple[str, ...] = ()
+    """Gymnasium wrappers around it, `package.module:Class` each, the inmost one first."""
+
+    preprocessing: Literal["none", "atari"] = "none"
+    """`atari` for small grey screens, frame-skip and so on, as `env.atari` says."""
+
+    atari: AtariConfig = AtariConfig()
+
+    clip_rewards: bool = False
+    """Whether only the sign of a reward is learned from. Reported returns stay raw."""
+
+    action_mask: str = ""
+    """Where the mask of legal actions is: `info` for info["action_mask"], or the key of a
+    Dict observation; empty for none."""
+
+    backend: Literal["auto", "sync", "native", "process", "envpool", "ale"] = "auto"
+    """What steps the environments: one by one in the actor, their own vector version, worker
+    processes, EnvPool, or ale-py's vector Atari. `auto` takes what is measured to be fastest."""
+
+    processes: int = Field(0, ge=0)
+    """Backend `process`: how many worker processes each actor has; 0 for one per core."""
+
+    step_timeout_seconds: float = Field(60.0, gt=0)
+    """Backend `process`: a worker that takes longer for a step is killed and started again."""
+
+    on_failure: Literal["truncate", "drop"] = "truncate"
+    """What becomes of an episode whose environment fails: it ends, truncated, with the last
+    good step, or what has not been sent of it yet is dropped."""
+
+    max_restarts: int = Field(10, ge=0)
+    """How often in a row an environment may fail before the actor gives up."""
+
+    restart_seconds: float = Field(0.1, gt=0)
+    """The wait before the second restart in a row; it doubles with every further one."""
 
 
 class ActorConfig(Section):
@@ -48,6 +116,13 @@ class ActorConfig(Section):
 
     insert_timeout_seconds: float = Field(60.0, gt=0)
     """How long the oldest of them may wait before it is reported."""
+
+    groups: int = Field(1, ge=1)
+    """Groups that an actor's environments are stepped in: with 2, one group is stepped while
+    actions are chosen for the other. Backend `process` has one group per worker process."""
+
+    torch_threads: int = Field(1, ge=1)
+    """Threads of policies that need torch, such as those that see images."""
 
 
 class WindowConfig(Section):
@@ -203,6 +278,18 @@ class NetworkConfig(Section):
 
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of each hidden layer."""
+
+    activation: Literal["relu", "tanh"] = "relu"
+    """Actor-critics: what follows each hidden layer."""
+
+    shared_trunk: bool = True
+    """Actor-critics: whether policy and value stand on the same hidden layers."""
+
+    convolutions: bool = False
+    """Actor-critics: whether four small convolutions on 42 x 42 pixels come first."""
+
+    lstm_units: int = Field(0, ge=0)
+    """Actor-critics: size of an LSTM between hidden layers and heads; 0 for none."""
 
 
 class EvaluationConfig(Section):

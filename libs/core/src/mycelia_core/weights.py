@@ -3,18 +3,31 @@
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mycelia.experience.v1 import tensor_pb2
 from mycelia.params.v1 import params_pb2
-from mycelia_core.codec import raw_bytes
+from mycelia_core.codec import BFLOAT16, raw_bytes
 from mycelia_core.parts import Assembler, tensor_spec
 from mycelia_core.rpc.errors import InvalidArgumentError
 
 MAX_WEIGHTS_BYTES = 4 * 1024**3
 """The most that one version of the weights may have, unless a server is told otherwise."""
+
+STATISTICS = "statistics/"
+"""How the names of running statistics begin, among the weights that they travel with."""
+
+WireDtype = Literal["float32", "bfloat16", "float16"]
+
+WIRE_DTYPES: dict[WireDtype, np.dtype[Any]] = {
+    "float32": np.dtype(np.float32),
+    "bfloat16": BFLOAT16,
+    "float16": np.dtype(np.float16),
+}
+"""What float32 tensors may be sent as."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +39,17 @@ class Weights:
     tensors: Mapping[str, NDArray[Any]]
     publish_time: float = 0.0
     """When the server took them in, in seconds since 1970."""
+
+
+def narrow(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Returns a float32 array as `dtype`, which may have 16 bits; others as they are."""
+    array = np.asarray(array)
+    return array.astype(dtype) if array.dtype == np.float32 and dtype != np.float32 else array
+
+
+def widen(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns an array of 16 bits as float32; others as they are."""
+    return array.astype(np.float32) if array.dtype in (BFLOAT16, np.float16) else array
 
 
 def checksum(tensors: Iterable[NDArray[Any]]) -> int:
@@ -80,6 +104,8 @@ class WeightsReader:
             raise InvalidArgumentError(
                 f"weights: the checksum is {crc}, the header announces {self._header.crc32}"
             )
+        if self._header.narrowed:
+            tensors = {name: widen(array) for name, array in tensors.items()}
         return Weights(
             self._header.version,
             self._header.learner_step,

@@ -15,6 +15,7 @@ from mycelia_actor.joining import WAIT_SECONDS, joined, wait_for_run
 from mycelia_actor.loop import ActingLoop
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.patient_writer import ATTEMPT_SECONDS, PatientWriter
+from mycelia_actor.policies.action_values import make_action_values
 from mycelia_actor.policies.epsilon import actor_epsilons
 from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy
 from mycelia_actor.progress import Progress
@@ -69,7 +70,8 @@ def _act(
     signature = signature_of(environments.observation, environments.action)
     seeds = actor_seeds(membership.run, config.seed, membership.index, membership.instance_id)
     epsilon = actor_epsilons(config.actor, membership.index)
-    policy = EpsilonGreedy(signature, epsilon, seeds.policy())
+    values = make_action_values(signature, config, environments.count)
+    policy = EpsilonGreedy(values, epsilon, seeds.policy())
     logger.info(
         "actor %d acts in %d environments of %s",
         membership.index,

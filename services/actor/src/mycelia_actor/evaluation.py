@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mycelia_actor.environments.make import Environment, make_environment
@@ -13,8 +14,11 @@ from mycelia_actor.environments.spaces import (
     observation_columns,
     signature_of,
 )
-from mycelia_actor.policies.epsilon_greedy import Greedy
+from mycelia_actor.policies.action_values import make_action_values
+from mycelia_actor.policies.greedy import Greedy
+from mycelia_actor.policies.policy import Slots
 from mycelia_core.config import RunConfig
+from mycelia_core.specs import FIRST
 from mycelia_core.weights import Weights
 
 FIRST_SEED = 10_000
@@ -23,7 +27,8 @@ FIRST_SEED = 10_000
 MAX_TOGETHER = 32
 """How many episodes are played side by side."""
 
-ChooseActions = Callable[[Columns], Columns]
+ChooseActions = Callable[[Columns, Slots], Columns]
+"""Takes observations `[n, ...]`, the column `first` `[n]` beside them, and whose they are `[n]`."""
 
 
 class Evaluation:
@@ -32,6 +37,7 @@ class Evaluation:
     def __init__(self, environments: Sequence[Environment]) -> None:
         """Takes ownership of environments of one kind; as many episodes are played together."""
         self._environments = list(environments)
+        self.count = len(self._environments)
         self.observation = observation_columns(self._environments[0].observation_space)
         self.action = action_columns(self._environments[0].action_space)
 
@@ -66,12 +72,15 @@ class Evaluation:
     ) -> list[float] | None:
         returns = [0.0] * len(seeds)
         playing = list(range(len(seeds)))
+        is_first = True
         seen = [self._environments[i].reset(seed=seed)[0] for i, seed in enumerate(seeds)]
         while playing:
             if stop is not None and stop.is_set():
                 return None
             # Episodes that have ended leave the batch, so the last ones cost little.
-            actions = self.action.decode(choose(self.observation.encode(seen)))
+            columns = self.observation.encode(seen) | {FIRST: np.full(len(seen), is_first)}
+            actions = self.action.decode(choose(columns, np.array(playing)))
+            is_first = False
             still_playing, seen = [], []
             for i, action in zip(playing, actions, strict=True):
                 value, reward, terminated, truncated, _ = self._environments[i].step(action)
@@ -94,13 +103,14 @@ def make_evaluation(config: RunConfig, episodes: int) -> Evaluation:
     return Evaluation([make_environment(config.env) for _ in range(together)])
 
 
-def make_greedy(evaluation: Evaluation, weights: Weights) -> ChooseActions:
+def make_greedy(evaluation: Evaluation, config: RunConfig, weights: Weights) -> ChooseActions:
     """Returns what chooses the actions of largest value.
 
     Raises:
       UnplayableError: these weights do not fit the environment.
     """
-    return Greedy(signature_of(evaluation.observation, evaluation.action), weights)
+    signature = signature_of(evaluation.observation, evaluation.action)
+    return Greedy(make_action_values(signature, config, evaluation.count), weights)
 
 
 def evaluate(
@@ -125,7 +135,7 @@ def evaluate(
     """
     evaluation = make_evaluation(config, episodes)
     try:
-        choose = make_greedy(evaluation, Weights(0, 0, tensors))
+        choose = make_greedy(evaluation, config, Weights(0, 0, tensors))
         return evaluation.play(choose, range(seed, seed + episodes), stop) or []
     finally:
         evaluation.close()

@@ -78,7 +78,8 @@ class Evaluator:
         self._next_start = start + self._config.period_seconds
         env_steps = self._membership.env_steps
         seeds = range(FIRST_SEED, FIRST_SEED + self._config.episodes)
-        returns = self._evaluation.play(make_greedy(self._evaluation, weights), seeds, stop)
+        choose = make_greedy(self._evaluation, self._membership.config, weights)
+        returns = self._evaluation.play(choose, seeds, stop)
         if returns is None:
             return
         logger.info(

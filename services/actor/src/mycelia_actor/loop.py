@@ -7,6 +7,7 @@ from typing import Protocol
 from mycelia_actor.environments.vector import Observation, StepResult, VectorEnvironment
 from mycelia_actor.policies.policy import ActionChoice, Policy
 from mycelia_actor.recorder import Recorder
+from mycelia_core.specs import FIRST
 from mycelia_core.weights import Weights
 
 
@@ -52,7 +53,7 @@ class ActingLoop:
 
     def _unroll_step(self, observation: Observation) -> Observation:
         self._refresh_weights()
-        choice = self._policy.act(observation.columns)
+        choice = self._policy.act({**observation.columns, FIRST: observation.first})
         result = self._environments.step(choice.action)
         self._recorder.record(observation, choice, result)
         self._reporter.add(choice, result)

@@ -73,3 +73,7 @@ class PatientWriter:
                     next_report = time.monotonic() + self._report_seconds
             else:
                 return
+
+    def drop(self, stream: int) -> None:
+        """Forgets what has not been sent of the stream's running episode."""
+        self._writer.drop(stream)

@@ -63,7 +63,7 @@ class Progress:
         )
 
     def _add_episodes(self, result: StepResult) -> None:
-        self.episodes += len(result.ended)
+        self.episodes += len(result.episode_returns)
         lengths = result.episode_lengths.tolist()
         for episode_return, length in zip(result.episode_returns.tolist(), lengths, strict=True):
             self._register.add_episode(episode_return, length)

@@ -25,10 +25,11 @@ def build_update(config: RunConfig, signature: Signature) -> Update:
     algorithm = parse_config(config.algorithm)
     _check_window(config, algorithm.window())
     network = QNetworkSpec(
-        observation_shape=_observation_shape(signature),
+        observation_shape=(*_stack_shape(config, algorithm), *_observation_shape(signature)),
         action_count=_action_count(signature),
         hidden_sizes=tuple(config.network.hidden_sizes),
         dueling=bool(getattr(algorithm, "dueling", False)),
+        convolutions=config.network.convolutions,
     )
     return load_update(algorithm.name)(
         algorithm,
@@ -72,6 +73,12 @@ def _observation_shape(signature: Signature) -> tuple[int, ...]:
         names = [column.name for column in columns]
         raise UnfitError(f"need one column {OBSERVATION!r}, got {names}: no nested spaces yet")
     return columns[0].shape
+
+
+def _stack_shape(config: RunConfig, algorithm: object) -> tuple[int, ...]:
+    depth = int(getattr(algorithm, "frame_stack", 1))
+    # A convolution has channels, be it one; an MLP sees a frame alone as it is.
+    return (depth,) if depth > 1 or config.network.convolutions else ()
 
 
 def _action_count(signature: Signature) -> int:

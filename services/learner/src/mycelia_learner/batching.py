@@ -16,4 +16,5 @@ def to_tensors(batch: Batch) -> ReplayBatch:
         row_counts=from_dlpack(batch.row_counts),
         probabilities=from_dlpack(batch.probabilities),
         item_count=batch.item_count,
+        context_rows=batch.context_rows,
     )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mycelia_replay.arrays import Floats, Ints
+from mycelia_replay.state import State
 
 FAN_OUT = 64
 
@@ -33,6 +34,19 @@ class MaxTree:
         self._changed[blocks] = False
         self._largest[blocks] = self._blocks[blocks].max(axis=1)
         return float(self._largest.max())
+
+    def state(self) -> State:
+        """Copies the values; the maximum follows from them."""
+        return State.of({"values": self._values})
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` returned.
+
+        Raises:
+          UnfitStateError: it is of a tree of another capacity.
+        """
+        state.copy_into(values=self._values)
+        self._changed[:] = True
 
     @property
     def nbytes(self) -> int:

@@ -12,6 +12,8 @@ min_items items no sample can go on, so inserts never wait then.
 
 import math
 
+from mycelia_replay.state import State
+
 
 class RateLimiter:
     """Decides who may go on. Counts nothing itself but items in and out; not thread-safe."""
@@ -85,6 +87,14 @@ class RateLimiter:
     def count_sample(self, item_count: int) -> None:
         """Takes note of items that were sampled."""
         self._sampled += item_count
+
+    def state(self) -> State:
+        """Returns what it has counted."""
+        return State.of(inserted=self._inserted, sampled=self._sampled)
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` returned."""
+        self._inserted, self._sampled = state.scalar("inserted"), state.scalar("sampled")
 
     def explain_insert(self) -> str:
         """Says what an insert waits for, with the numbers."""

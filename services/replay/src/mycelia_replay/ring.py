@@ -17,6 +17,8 @@ import numpy as np
 
 from mycelia_core.specs import Signature
 from mycelia_replay.arrays import AnyArray, Ints
+from mycelia_replay.row_hold import RowHold
+from mycelia_replay.state import State, UnfitStateError
 from mycelia_replay.streams import Arrival
 
 
@@ -35,6 +37,7 @@ class Ring:
         }
         self._next = np.zeros(capacity, np.int64)
         self._previous = np.zeros(capacity, np.int64)
+        self._hold: RowHold | None = None
 
     def __len__(self) -> int:
         """How many rows are held."""
@@ -122,7 +125,63 @@ class Ring:
             for name, column in self._columns.items()
         }
 
+    def state(self) -> State:
+        """Copies all but the rows themselves; those are for `hold`."""
+        return State.of(
+            {"next": self._next, "previous": self._previous},
+            next_key=self.next_key,
+            oldest_kept=self._oldest_kept,
+        )
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` returned; the rows are for `load_rows`.
+
+        Raises:
+          UnfitStateError: it is of a ring of another capacity.
+        """
+        state.copy_into(next=self._next, previous=self._previous)
+        self.next_key = state.scalar("next_key")
+        self._oldest_kept = state.scalar("oldest_kept")
+
+    def hold(self) -> RowHold:
+        """Takes hold of all rows as they are, for another thread to read; see `RowHold`.
+
+        The ring remembers one hold; a new one takes the place of the one before.
+        """
+        row_bytes = sum(column[:1].nbytes for column in self._columns.values())
+        self._hold = RowHold(self.read, self.oldest_key(), self.next_key, row_bytes)
+        return self._hold
+
+    def let_go(self) -> None:
+        """Forgets the hold: nothing more will be read from it."""
+        self._hold = None
+
+    def read(self, first_key: int, end_key: int) -> dict[str, AnyArray]:
+        """Copies the rows from one key up to another, column by column."""
+        slots = np.arange(first_key, end_key) % self.capacity
+        return {name: column.take(slots, axis=0) for name, column in self._columns.items()}
+
+    def load_rows(self, first_key: int, columns: Mapping[str, AnyArray], skip: int = 0) -> None:
+        """Puts back rows that `read` returned, but for the first `skip` of them.
+
+        Raises:
+          UnfitStateError: they do not fit the ring's columns.
+        """
+        for name, column in self._columns.items():
+            values = State(columns).array(name)
+            if (values.dtype, values.shape[1:]) != (column.dtype, column.shape[1:]):
+                raise UnfitStateError(
+                    f"column {name!r}: got {values.dtype} {list(values.shape[1:])}, "
+                    f"expected {column.dtype} {list(column.shape[1:])}"
+                )
+            start = (first_key + skip) % self.capacity
+            head = min(len(values) - skip, self.capacity - start)
+            column[start : start + head] = values[skip : skip + head]
+            column[: len(values) - skip - head] = values[skip + head :]
+
     def _write(self, columns: Mapping[str, AnyArray], count: int) -> None:
+        if self._hold:
+            self._hold.before_overwrite(self.next_key + count - self.capacity)
         start = self.next_key % self.capacity
         head = min(count, self.capacity - start)
         for name, column in self._columns.items():

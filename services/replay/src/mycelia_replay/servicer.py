@@ -57,9 +57,9 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
         self, request_iterator: AsyncIterator[pb.InsertRequest], context: Context
     ) -> AsyncIterator[pb.InsertResponse]:
         """Appends rows to a table."""
-        sequence, run_id = -1, ""
+        sequence, run_id, table = -1, "", ""
         async for request in request_iterator:
-            run_id = request.run_id or run_id
+            run_id, table = request.run_id or run_id, request.table
             with self._refusals_counted(request.table):
                 gate = self._find_gate(run_id, request.table)
                 if request.sequence <= sequence:
@@ -74,6 +74,7 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
                 duplicate_row_count=inserted.duplicate_count,
                 missing_row_count=inserted.missing_count,
             )
+        await self._count_if_unreadable(table)
 
     async def Sample(
         self, request_iterator: AsyncIterator[pb.SampleRequest], context: Context
@@ -138,6 +139,17 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
             raise FailedPreconditionError(
                 f"run_id: got {run_id!r}, expected this server's run {self._run_id!r}"
             )
+
+    async def _count_if_unreadable(self, table: str) -> None:
+        # A message over the size limit never gets here: gRPC refuses it, shows
+        # the end of the requests, and cancels the call at its next await.
+        try:
+            await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            for gate in self._gates.values():
+                if table in ("", gate.table.name):
+                    gate.table.counters.refused_requests += 1
+            raise
 
     @contextmanager
     def _refusals_counted(self, table: str) -> Iterator[None]:

@@ -8,6 +8,7 @@ import numpy as np
 from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_replay.arrays import Bools, Ints
 from mycelia_replay.rows import Segment
+from mycelia_replay.state import State
 
 MAX_STREAMS = 65_536
 """How many streams are remembered; beyond, the longest idle is forgotten."""
@@ -249,6 +250,39 @@ class Streams:
         columns = np.maximum(self._depth + np.minimum(places, -1), 0)
         old_keys = self._history[streams[:, None], columns]
         self._history[streams] = np.where(places >= 0, new_keys, old_keys)
+
+    def state(self) -> State:
+        """Copies what is remembered of each stream."""
+        count = len(self._ids)
+        return State.of(
+            {
+                "next_row": self._next_row[:count],
+                "position": self._position[:count],
+                "ended": self._ended[:count],
+                "history": self._history[:count],
+            },
+            ids=self._ids[1:],
+        )
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` returned.
+
+        Raises:
+          UnfitStateError: it is for items of another length.
+        """
+        self._ids = ["", *state.scalar("ids")]
+        self._index = {stream_id: i for i, stream_id in enumerate(self._ids) if i}
+        count = len(self._ids)
+        self._next_row = np.zeros(count, np.int64)
+        self._position = np.full(count, -1)
+        self._ended = np.ones(count, np.bool_)
+        self._history = np.full((count, self._depth), -1)
+        state.copy_into(
+            next_row=self._next_row,
+            position=self._position,
+            ended=self._ended,
+            history=self._history,
+        )
 
     def _index_all(self, arrival: Arrival) -> Ints:
         """Returns the index [S] of each segment's stream, adding those not seen before."""

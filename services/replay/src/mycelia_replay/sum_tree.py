@@ -13,6 +13,7 @@ differences, so rounding errors cannot build up.
 import numpy as np
 
 from mycelia_replay.arrays import AnyArray, Bools, Floats, Ints
+from mycelia_replay.state import State
 
 FAN_OUT = 32
 """Measured for batches of 256: 16 to 64 differ little, a binary tree is slower."""
@@ -59,6 +60,20 @@ class SumTree:
     def nbytes(self) -> int:
         """Bytes reserved."""
         return sum(level.nbytes for level in self._levels)
+
+    def state(self) -> State:
+        """Copies the values; the sums follow from them."""
+        return State.of({"leaves": self._leaves})
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` returned.
+
+        Raises:
+          UnfitStateError: it is of a tree of another capacity.
+        """
+        state.copy_into(leaves=self._leaves)
+        self._changed[0][:] = True
+        self._stale = True
 
     def find(self, masses: Floats) -> Ints:
         """Returns, for each mass, the first slot whose cumulated sum is above it.

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class DqnConfig(BaseModel):
     """Double, Dueling, n-step DQN with prioritized replay."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: Literal["dqn"] = "dqn"
 
@@ -17,6 +17,9 @@ class DqnConfig(BaseModel):
 
     n_step: int = Field(default=3, ge=1)
     """How many rewards a target sums before it bootstraps."""
+
+    frame_stack: int = Field(default=1, ge=1)
+    """How many frames the network sees at once; rows hold one, the table gathers those before."""
 
     double: bool = True
     """Whether the online network chooses the action that the target network judges."""
@@ -58,5 +61,5 @@ class DqnConfig(BaseModel):
             "learn_rows": 1,
             "bootstrap_rows": self.n_step,
             "period": 1,
-            "context_rows": 0,
+            "context_rows": self.frame_stack - 1,
         }

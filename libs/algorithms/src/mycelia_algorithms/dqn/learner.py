@@ -12,9 +12,15 @@ from mycelia_algorithms.dqn.config import DqnConfig
 from mycelia_algorithms.dqn.loss import DqnLoss, dqn_loss
 from mycelia_algorithms.networks.factory import build_q_network
 from mycelia_algorithms.networks.spec import QNetworkSpec
+from mycelia_algorithms.ops.frames import stack_frames
 from mycelia_algorithms.ops.returns import n_step_return
 from mycelia_algorithms.ops.sampling import normalise_by_batch_max, sampling_weight
-from mycelia_algorithms.ops.value import action_value, double_q_target, q_target
+from mycelia_algorithms.ops.value import (
+    action_value,
+    double_q_target,
+    mask_illegal,
+    q_target,
+)
 from mycelia_algorithms.optim.adam import Adam
 from mycelia_algorithms.optim.clip import clip_by_global_norm
 from mycelia_algorithms.optim.flat import FlatParameters
@@ -52,7 +58,10 @@ class DqnUpdate:
 
         The priorities are |td_error| + `priority_epsilon` of the weights before the step.
         """
-        q = action_value(self._online(batch.columns["observation"][0]), batch.columns["action"][0])
+        start = batch.context_rows
+        each = torch.arange(batch.columns["action"].shape[1])
+        seen = stack_frames(batch.columns["observation"], start, torch.full_like(each, start), each)
+        q = action_value(self._online(seen), batch.columns["action"][start])
         result = self._loss(q, batch)
         loss = result.loss.detach()
         self._parameters.gradient.zero_()
@@ -109,16 +118,21 @@ class DqnUpdate:
     @torch.no_grad()
     def _compute_target(self, batch: ReplayBatch) -> Tensor:
         return_, discount, bootstrap_row = n_step_return(
-            batch.columns["reward"].to(torch.float32),
-            batch.columns["terminated"],
+            batch.columns["reward"][batch.context_rows :].to(torch.float32),
+            batch.columns["terminated"][batch.context_rows :],
             batch.row_counts,
             self._config.gamma,
         )
         each = torch.arange(bootstrap_row.shape[0], device=bootstrap_row.device)
-        bootstrap_observation = batch.columns["observation"][bootstrap_row, each]
-        target_q = self._target(bootstrap_observation)
+        row = bootstrap_row + batch.context_rows
+        bootstrap_observation = stack_frames(
+            batch.columns["observation"], batch.context_rows, row, each
+        )
+        mask = batch.columns.get("action_mask")
+        legal = None if mask is None else mask[row, each]
+        target_q = mask_illegal(self._target(bootstrap_observation), legal)
         if self._config.double:
-            online_q = self._online(bootstrap_observation)
+            online_q = mask_illegal(self._online(bootstrap_observation), legal)
             return double_q_target(return_, discount, online_q, target_q)
         return q_target(return_, discount, target_q)
 

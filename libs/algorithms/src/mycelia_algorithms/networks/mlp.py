@@ -31,7 +31,7 @@ class QMlp(nn.Module):
             self.advantage = nn.Linear(sizes[-1], spec.action_count)
         else:
             self.q = nn.Linear(sizes[-1], spec.action_count)
-        self.apply(lambda module: _initialise(module, generator))
+        self.apply(lambda module: initialise(module, generator))
 
     def forward(self, observation: Tensor) -> Tensor:
         """Values every action: [N, *observation_shape], any number dtype -> [N, A] float32."""
@@ -45,10 +45,13 @@ class QMlp(nn.Module):
 
 
 @torch.no_grad()
-def _initialise(module: nn.Module, generator: torch.Generator) -> None:
-    # torch's default for linear layers, LeCun et al. 1998 in spirit, from our own generator:
-    # every weight and bias uniform in +-1 / sqrt(fan_in).
-    if isinstance(module, nn.Linear):
-        bound = 1 / math.sqrt(module.in_features)
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Draws a layer's weights and biases, uniform in +-1 / sqrt(fan_in).
+
+    It is torch's default, LeCun et al. 1998 in spirit, from a generator of our own.
+    """
+    if isinstance(module, nn.Linear | nn.Conv2d):
+        bound = 1 / math.sqrt(module.weight[0].numel())
         module.weight.uniform_(-bound, bound, generator=generator)
-        module.bias.uniform_(-bound, bound, generator=generator)
+        if module.bias is not None:
+            module.bias.uniform_(-bound, bound, generator=generator)

@@ -59,6 +59,26 @@ def double_q_target(
     return return_ + discount * target_q.detach().gather(1, choice).squeeze(1)
 
 
+def mask_illegal(q: Tensor, legal: Tensor | None) -> Tensor:
+    """Gives actions that are not legal the lowest value there is: no maximum is ever theirs.
+
+    Args:
+      q: [B, A].
+      legal: [B, A], not 0 where an action is legal; None if all are.
+
+    Returns:
+      [B, A]; finite, so that a terminated state without legal actions still counts 0 times it.
+
+    Raises:
+      ValueError: if the shapes differ.
+    """
+    if legal is None:
+        return q
+    if legal.shape != q.shape:
+        raise ValueError(f"shapes differ: q {tuple(q.shape)}, legal {tuple(legal.shape)}")
+    return q.masked_fill(legal == 0, torch.finfo(q.dtype).min)
+
+
 def huber(error: Tensor, delta: float) -> Tensor:
     r"""The Huber loss of each error: quadratic up to `delta`, linear beyond it.
 

@@ -1,6 +1,5 @@
 """A stream of inserts that survives the loss of its connection."""
 
-import logging
 import threading
 import time
 from collections import deque
@@ -11,17 +10,12 @@ import grpc
 
 from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia.replay.v1 import replay_pb2_grpc
-from mycelia_core.clients.failures import from_rpc_error
+from mycelia_core.clients.resuming import final_failure
 from mycelia_core.clients.waiting import Backoff, StoppedError
 from mycelia_core.rpc.errors import StatusError
 
-logger = logging.getLogger(__name__)
-
 CHECK_SECONDS = 0.1
 """How soon a wait notices that it is to end early."""
-
-CONNECTION_LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
-"""The statuses after which a call is made again. A server that stops cancels what is open."""
 
 
 class BackPressureTimeout(TimeoutError):  # noqa: N818 - it is one
@@ -100,10 +94,10 @@ class InsertStream:
         """Ends the stream; what is not acknowledged yet may be lost."""
         self._closing.set()
         with self._changed:
-            self._outbox.put(None)
             call = self._call
             if call and self._unacknowledged:
                 call.cancel()
+            self._outbox.put(None)
         self._thread.join(timeout=1.0)
         if call:
             call.cancel()
@@ -134,8 +128,10 @@ class InsertStream:
         while not self._closing.is_set():
             try:
                 self._converse(backoff)
-            except grpc.RpcError as error:
-                if self._closing.is_set() or not self._may_retry(error):
+            except (grpc.RpcError, ValueError) as error:
+                failure = final_failure(error, f"Insert into {self._name}")
+                if failure:
+                    self._fail(failure)
                     return
             self._closing.wait(backoff.next_seconds())
 
@@ -161,13 +157,7 @@ class InsertStream:
             self.stored_row_count += response.stored_row_count
             self._changed.notify_all()
 
-    def _may_retry(self, error: grpc.RpcError) -> bool:
-        if isinstance(error, grpc.Call) and error.code() in CONNECTION_LOST:
-            logger.info(
-                "insert into %s: connection lost, trying again: %s", self._name, error.details()
-            )
-            return True
+    def _fail(self, failure: StatusError | TimeoutError) -> None:
         with self._changed:
-            self._failure = from_rpc_error(error, f"Insert into {self._name}")
+            self._failure = failure
             self._changed.notify_all()
-        return False

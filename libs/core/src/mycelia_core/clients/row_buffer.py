@@ -12,7 +12,7 @@ from mycelia_core.codec import dtype_to_proto, encode, raw_bytes
 from mycelia_core.parts import PART_BYTES
 from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_core.rpc.options import MAX_MESSAGE_BYTES
-from mycelia_core.specs import Signature
+from mycelia_core.specs import FIRST, Signature
 
 Rows = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -38,6 +38,7 @@ class RowBuffer:
         self._capacity = chunk_rows * len(stream_ids)
         self._specs = signature.columns
         self._names = frozenset(signature.names)
+        self._first = signature.names.index(FIRST)
         self._dtypes = [dtype_to_proto(spec.dtype, spec.name) for spec in self._specs]
         self._columns = [np.empty((self._capacity, *s.shape), s.dtype) for s in self._specs]
         self._priorities = np.empty(self._capacity)
@@ -87,6 +88,23 @@ class RowBuffer:
         self._streams[rows] = streams
         self._fill[streams] += 1
         self._count = end
+
+    def drop(self, stream: int) -> None:
+        """Forgets the rows held of a stream's running episode.
+
+        If rows of it were taken before, the stream's numbering skips a row, so
+        that the server sees the gap and ends what it has of the episode there.
+        """
+        mine = np.flatnonzero(self._streams[: self._count] == stream)
+        firsts = mine[self._columns[self._first][mine]]
+        dropped = mine[mine >= firsts[-1]] if firsts.size else mine
+        if not firsts.size:
+            self._next_rows[stream] += 1
+        kept = np.delete(np.arange(self._count), dropped)
+        for buffer in (*self._columns, self._priorities, self._streams):
+            buffer[: len(kept)] = buffer[kept]
+        self._fill[stream] -= len(dropped)
+        self._count = len(kept)
 
     def take(self, run_id: str, table: str) -> Iterator[pb.InsertRequest]:
         """Yields everything held as requests without `sequence`, and forgets it.

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mycelia.replay.v1 import replay_pb2 as pb
-from mycelia_core.clients.failures import from_rpc_error
-from mycelia_core.clients.insert_stream import CHECK_SECONDS, CONNECTION_LOST
+from mycelia_core.clients.insert_stream import CHECK_SECONDS
+from mycelia_core.clients.resuming import final_failure
 from mycelia_core.clients.waiting import LOG_PERIOD_SECONDS, Backoff, StoppedError
 from mycelia_core.codec import decode
 from mycelia_core.parts import Assembler
@@ -200,12 +200,11 @@ class Sampler:
         while not self._closing:
             try:
                 self._converse(backoff)
-            except grpc.RpcError as error:
-                if self._closing or not self._may_retry(error):
+            except (grpc.RpcError, StatusError, ValueError) as error:
+                failure = final_failure(error, f"Sample from {self._name}")
+                if failure:
+                    self._fail(failure)
                     return
-            except StatusError as error:
-                self._fail(error)
-                return
             time.sleep(backoff.next_seconds())
 
     def _converse(self, backoff: Backoff) -> None:
@@ -233,15 +232,6 @@ class Sampler:
             batch_size=self._batch_size,
             credit=credit,
         )
-
-    def _may_retry(self, error: grpc.RpcError) -> bool:
-        if isinstance(error, grpc.Call) and error.code() in CONNECTION_LOST:
-            logger.info(
-                "sample from %s: connection lost, trying again: %s", self._name, error.details()
-            )
-            return True
-        self._fail(from_rpc_error(error, f"Sample from {self._name}"))
-        return False
 
     def _fail(self, error: StatusError | TimeoutError) -> None:
         with self._changed:

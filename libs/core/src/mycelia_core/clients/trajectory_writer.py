@@ -121,6 +121,14 @@ class TrajectoryWriter:
         if self._buffer.is_full and self._stream.has_room:
             self._send()
 
+    def drop(self, stream: int) -> None:
+        """Forgets what is recorded of a stream's running episode and not sent yet.
+
+        The next row of the stream must be the first of an episode. What was sent
+        stays in the table; the episode ends there with its last row, as before a gap.
+        """
+        self._buffer.drop(stream)
+
     def flush(self, timeout: float | None = None) -> None:
         """Sends what is recorded and waits until the server has acknowledged it.
 

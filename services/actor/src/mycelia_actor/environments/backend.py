@@ -5,7 +5,8 @@ from gymnasium.vector import AutoresetMode
 
 from mycelia_actor.environments.autoreset import Vector, adapt
 from mycelia_actor.environments.make import Environment, make_environment
-from mycelia_actor.environments.vector import InProcessEnvironments, VectorEnvironment
+from mycelia_actor.environments.in_process import InProcessEnvironments
+from mycelia_actor.environments.vector import VectorEnvironment
 from mycelia_core.config import EnvConfig
 
 _NATIVE_FROM_COUNT = 8

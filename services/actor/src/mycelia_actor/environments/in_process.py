@@ -95,7 +95,7 @@ class InProcessEnvironments:
             step.lives_lost.append(slot)
             self.observation.write(step.columns, slot, seen)
         elif not self._reset(step.columns, slot):
-            step.down.append(slot)
+            self._show_again(step, slot)
 
     def _reset(self, columns: Columns, slot: int, seed: int | None = None) -> bool:
         """Writes an episode's first observation; False if the environment failed."""

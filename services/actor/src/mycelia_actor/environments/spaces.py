@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from mycelia_actor.environments.action_mask import MaskedDict
 from mycelia_core import nested
 from mycelia_core.specs import ACTION, OBSERVATION, POLICY_VERSION, ColumnSpec, Signature
 
@@ -36,6 +37,8 @@ class SpaceColumns:
     def __init__(self, space: Space[Any], prefix: str) -> None:
         """Names the columns `prefix`, or `prefix/...` for the leaves of a nested space.
 
+        With an empty prefix they are named by the space's own keys.
+
         Raises:
           UnsupportedSpaceError: a leaf is not a Box, Discrete, MultiDiscrete or
             MultiBinary, or the name of a part holds a `/`.
@@ -44,7 +47,7 @@ class SpaceColumns:
         self._prefix = prefix
         self._structure = _structure_of(space)
         try:
-            named = nested.flatten(self._structure, prefix)
+            named = self._flatten(self._structure)
         except ValueError as error:
             raise UnsupportedSpaceError(f"space {space}: {error}") from error
         self._leaves = {name: _leaf(name, leaf) for name, leaf in named.items()}
@@ -75,7 +78,7 @@ class SpaceColumns:
         if self._only is not None:
             columns[self._prefix][index] = value - self._only.offset if self._only.offset else value
             return
-        for name, part in nested.flatten(value, self._prefix).items():
+        for name, part in self._flatten(value).items():
             leaf = self._leaves[name]
             columns[name][index] = part - leaf.offset if leaf.offset else part
 
@@ -89,7 +92,7 @@ class SpaceColumns:
     def encode_batch(self, batch: Any) -> Columns:
         """Returns fresh columns `[N, ...]` of a batch of N, in the form of a vector environment."""
         columns = {}
-        for name, part in nested.flatten(batch, self._prefix).items():
+        for name, part in self._flatten(batch).items():
             leaf = self._leaves[name]
             column = np.array(part, dtype=leaf.spec.dtype, order="C")
             if leaf.offset:
@@ -100,7 +103,7 @@ class SpaceColumns:
     def decode_batch(self, columns: Mapping[str, NDArray[Any]]) -> Any:
         """Returns columns `[N, ...]` as a batch of N, in the form of a vector environment."""
         parts = {name: self._decode_leaf(name, columns[name]) for name in self._leaves}
-        return nested.unflatten(parts, self._structure, self._prefix)
+        return self._unflatten(parts)
 
     def decode(self, columns: Mapping[str, NDArray[Any]]) -> list[Any]:
         """Returns columns `[N, ...]` as a list of N values of the space."""
@@ -109,11 +112,19 @@ class SpaceColumns:
         parts = {name: self._decode_values(name, columns) for name in self._leaves}
         count = len(next(iter(parts.values())))
         return [
-            nested.unflatten(
-                {name: part[index] for name, part in parts.items()}, self._structure, self._prefix
-            )
+            self._unflatten({name: part[index] for name, part in parts.items()})
             for index in range(count)
         ]
+
+    def _flatten(self, value: Any) -> dict[str, Any]:
+        named = nested.flatten(value, self._prefix)
+        # Without a prefix, the space's own keys are the columns' names.
+        return named if self._prefix else {name[1:]: part for name, part in named.items()}
+
+    def _unflatten(self, parts: dict[str, Any]) -> Any:
+        if not self._prefix:
+            parts = {f"/{name}": part for name, part in parts.items()}
+        return nested.unflatten(parts, self._structure, self._prefix)
 
     def _decode_values(self, name: str, columns: Mapping[str, NDArray[Any]]) -> list[Any]:
         values = list(self._decode_leaf(name, columns[name]))
@@ -137,8 +148,11 @@ def signature_of(observation: SpaceColumns, action: SpaceColumns) -> Signature:
 
 
 def observation_columns(space: Space[Any]) -> SpaceColumns:
-    """Returns the columns `observation` or `observation/...` of an observation space."""
-    return SpaceColumns(space, OBSERVATION)
+    """Returns the columns `observation` or `observation/...` of an observation space.
+
+    An environment with masks has the column `action_mask` beside them.
+    """
+    return SpaceColumns(space, "" if isinstance(space, MaskedDict) else OBSERVATION)
 
 
 def action_columns(space: Space[Any]) -> SpaceColumns:

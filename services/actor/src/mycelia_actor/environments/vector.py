@@ -7,13 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mycelia_actor.environments.make import Environment
-from mycelia_actor.environments.spaces import (
-    Columns,
-    SpaceColumns,
-    action_columns,
-    observation_columns,
-)
+from mycelia_actor.environments.spaces import Columns, SpaceColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +22,8 @@ class Observation:
 
     ready: NDArray[np.bool_]
     """[N] whether the environment can act on it. One that is not spends its next step on its
-    reset: the action is ignored, and there is nothing to record."""
+    reset, or has failed and waits for its restart: the action is ignored, and there is nothing
+    to record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +52,18 @@ class StepResult:
     """The true last observations of those episodes, `[E, ...]` each; nothing if E is 0."""
 
     episode_returns: NDArray[np.float64]
-    """[E]"""
+    """[D] the sum of an episode's rewards, of each of `ended` that is really over: a life lost
+    in Atari ends what is bootstrapped over, but the episode goes on."""
 
     episode_lengths: NDArray[np.int64]
-    """[E] in environment steps."""
+    """[D] in environment steps."""
+
+    stepped: NDArray[np.bool_] | None = None
+    """[N] who took the step; None if all did that were ready."""
+
+    failed: NDArray[np.int64] | None = None
+    """[F] the slots whose environment failed instead of stepping; None for none. What they
+    showed before is their episode's last observation. They are not in `ended`."""
 
 
 class VectorEnvironment(Protocol):
@@ -99,80 +102,6 @@ class EpisodeStatistics:
         self._returns[ended] = 0.0
         self._lengths[ended] = 0
         return returns, lengths
-
-
-class InProcessEnvironments:
-    """N single environments, stepped one after the other in this process.
-
-    It resets an environment in the step that ended its episode, so every one
-    is ready at all times. A `VectorEnvironment`.
-    """
-
-    def __init__(self, environments: Sequence[Environment]) -> None:
-        """Takes ownership of environments of one kind."""
-        self._environments = list(environments)
-        self.count = len(self._environments)
-        self.observation = observation_columns(self._environments[0].observation_space)
-        self.action = action_columns(self._environments[0].action_space)
-        self._statistics = EpisodeStatistics(self.count)
-        self._all_ready = np.ones(self.count, np.bool_)
-
-    def reset(self, seeds: Sequence[int]) -> Observation:
-        """Starts new episodes; N seeds, one for each environment."""
-        self._statistics = EpisodeStatistics(self.count)
-        columns = self.observation.allocate(self.count)
-        for slot, (environment, seed) in enumerate(zip(self._environments, seeds, strict=True)):
-            value, _ = environment.reset(seed=seed)
-            self.observation.write(columns, slot, value)
-        return Observation(columns, np.ones(self.count, np.bool_), self._all_ready)
-
-    def step(self, action: Columns) -> StepResult:
-        """Takes one step in every environment; actions are columns `[N, ...]`."""
-        # Fresh arrays each time: whoever keeps an observation need not copy it.
-        columns = self.observation.allocate(self.count)
-        reward = np.empty(self.count, np.float64)
-        terminated = np.zeros(self.count, np.bool_)
-        truncated = np.zeros(self.count, np.bool_)
-        final_values: list[Columns] = []
-        actions = self.action.decode(action)
-        for slot, (environment, value) in enumerate(zip(self._environments, actions, strict=True)):
-            seen, reward[slot], ends, cut, _ = environment.step(value)
-            if ends or cut:
-                terminated[slot], truncated[slot] = ends, cut
-                # Copied before the reset: environments may reuse their buffers.
-                final_values.append(self.observation.encode([seen]))
-                seen, _ = environment.reset()
-            self.observation.write(columns, slot, seen)
-        return self._result(columns, reward, terminated, truncated, final_values)
-
-    def close(self) -> None:
-        """Closes the environments."""
-        for environment in self._environments:
-            environment.close()
-
-    def _result(
-        self,
-        columns: Columns,
-        reward: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-        final_values: list[Columns],
-    ) -> StepResult:
-        first = terminated | truncated
-        ended = np.flatnonzero(first)
-        self._statistics.add(reward)
-        returns, lengths = self._statistics.finish(ended)
-        return StepResult(
-            observation=Observation(columns, first, self._all_ready),
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated,
-            step_count=self.count,
-            ended=ended,
-            final_observation=join(final_values),
-            episode_returns=returns,
-            episode_lengths=lengths,
-        )
 
 
 def join(parts: Sequence[Columns]) -> Columns:

@@ -27,7 +27,7 @@ def actor_epsilons(config: ActorConfig, actor_index: int) -> NDArray[np.float64]
     ladder over all the run's environments. Actors beyond `count` begin again at
     the ladder's top.
     """
-    total = config.count * config.envs_per_actor
+    total = max(1, config.count) * config.envs_per_actor
     first = actor_index * config.envs_per_actor
     places = (first + np.arange(config.envs_per_actor)) % total
     return ladder(config.epsilon_base, config.epsilon_exponent, total)[places]

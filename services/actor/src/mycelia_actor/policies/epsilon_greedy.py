@@ -1,85 +1,42 @@
-"""Epsilon-greedy over the action values of an MLP, each environment with its own epsilon."""
+"""Epsilon-greedy over action values, each environment with its own epsilon."""
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mycelia_actor.environments.action_mask import ACTION_MASK
 from mycelia_actor.environments.spaces import Columns
-from mycelia_actor.policies.features import Features
-from mycelia_actor.policies.policy import ActionChoice
-from mycelia_core import mlp
-from mycelia_core.specs import ACTION, OBSERVATION, Signature
+from mycelia_actor.policies.action_values import ActionValues
+from mycelia_actor.policies.legal import legal_values, random_legal
+from mycelia_actor.policies.policy import ActionChoice, Slots
+from mycelia_core.specs import ACTION
 from mycelia_core.weights import Weights
-
-
-class UnplayableError(ValueError):
-    """The policy cannot play in these spaces, or not with these weights."""
-
-
-class ActionValues:
-    """The values that an MLP gives the actions of one environment."""
-
-    def __init__(self, signature: Signature) -> None:
-        """Prepares for observations and actions of this signature.
-
-        Raises:
-          UnplayableError: the action is not one choice out of n.
-        """
-        self._features = Features(signature.starting_with(OBSERVATION))
-        self.action_count = _action_count(signature)
-        """A, how many actions there are."""
-
-    def check(self, weights: Weights) -> None:
-        """Checks that weights are for these observations and actions.
-
-        Raises:
-          UnplayableError: they are not.
-        """
-        probe = np.zeros((1, self._features.size), np.float32)
-        try:
-            values = mlp.q_values(weights.tensors, probe)
-        except (KeyError, ValueError) as error:
-            raise UnplayableError(
-                f"weights of version {weights.version} are no MLP of the documented layout for "
-                f"{self._features.size} observed numbers: {error}"
-            ) from error
-        if values.shape != (1, self.action_count):
-            raise UnplayableError(
-                f"weights of version {weights.version} value {values.shape[1]} actions, "
-                f"the environment has {self.action_count}"
-            )
-
-    def __call__(self, weights: Weights, observation: Columns) -> NDArray[np.float32]:
-        """Returns `[N, A]` values for observations `[N, ...]`."""
-        return mlp.q_values(weights.tensors, self._features(observation))
 
 
 class EpsilonGreedy:
     """A `Policy`: random with probability epsilon, else the action of the largest value.
 
-    Without weights every action is random.
+    Without weights every action is random. Where the environment has masks, only
+    legal actions are chosen, and only their values count.
     """
 
     def __init__(
         self,
-        signature: Signature,
+        values: ActionValues,
         epsilon: NDArray[np.float64],
         generator: np.random.Generator,
     ) -> None:
         """Prepares for N environments.
 
         Args:
-          signature: what rows are made of.
+          values: what values actions.
           epsilon: [N] how often each environment takes a random action.
           generator: where the randomness comes from.
-
-        Raises:
-          UnplayableError: the action is not one choice out of n.
         """
-        self._values = ActionValues(signature)
+        self._values = values
         self._epsilon = epsilon
         self._generator = generator
         self._slots = np.arange(len(epsilon))
-        self._weights: Weights | None = None
+        self._version = 0
 
     def use(self, weights: Weights) -> None:
         """Acts with these weights from the next call on.
@@ -87,59 +44,45 @@ class EpsilonGreedy:
         Raises:
           UnplayableError: they are for other observations or actions.
         """
-        if self._weights is None:
-            self._values.check(weights)
-        self._weights = weights
+        self._values.use(weights)
+        self._version = weights.version
 
-    def act(self, observation: Columns) -> ActionChoice:
-        """Chooses actions on observations `[N, ...]`."""
-        count = len(self._slots)
-        random_action = self._generator.integers(self._values.action_count, size=count)
-        if self._weights is None:
+    def act(self, observation: Columns, slots: Slots | None = None) -> ActionChoice:
+        """Chooses actions on observations `[n, ...]`."""
+        slots = self._slots if slots is None else slots
+        values = self._values.see(observation, slots)
+        random_action = self._random_action(observation, len(slots))
+        if values is None:
             return ActionChoice({ACTION: random_action})
-        values = self._values(self._weights, observation)
+        values = _masked(values, observation)
+        rows = self._slots[: len(slots)]
         greedy = values.argmax(axis=1)
-        explores = self._generator.random(count) < self._epsilon
+        explores = self._generator.random(len(slots)) < self._epsilon[slots]
         action = np.where(explores, random_action, greedy)
         return ActionChoice(
             {ACTION: action},
-            q_taken=values[self._slots, action],
-            q_max=values[self._slots, greedy],
-            policy_version=self._weights.version,
+            q_taken=values[rows, action],
+            q_max=values[rows, greedy],
+            policy_version=self._version,
         )
 
-    def greedy_value(self, observation: Columns) -> NDArray[np.float32] | None:
+    def greedy_value(
+        self, observation: Columns, slots: Slots | None = None
+    ) -> NDArray[np.float32] | None:
         """Returns max_a Q(s, a) of observations `[E, ...]`, `[E]`; None without weights."""
-        if self._weights is None:
+        values = self._values.look_ahead(observation, self._slots if slots is None else slots)
+        if values is None:
             return None
-        best: NDArray[np.float32] = self._values(self._weights, observation).max(axis=1)
+        best: NDArray[np.float32] = _masked(values, observation).max(axis=1)
         return best
 
-
-class Greedy:
-    """Always the action of the largest value."""
-
-    def __init__(self, signature: Signature, weights: Weights) -> None:
-        """Plays with these weights.
-
-        Raises:
-          UnplayableError: the action is not one choice out of n, or the weights
-            are for other observations or actions.
-        """
-        self._values = ActionValues(signature)
-        self._values.check(weights)
-        self._weights = weights
-
-    def __call__(self, observation: Columns) -> Columns:
-        """Chooses actions on observations `[N, ...]`."""
-        return {ACTION: self._values(self._weights, observation).argmax(axis=1)}
+    def _random_action(self, observation: Columns, count: int) -> NDArray[np.int64]:
+        mask = observation.get(ACTION_MASK)
+        if mask is not None:
+            return random_legal(mask, self._generator)
+        return self._generator.integers(self._values.action_count, size=count)
 
 
-def _action_count(signature: Signature) -> int:
-    columns = signature.starting_with(ACTION)
-    if len(columns) != 1 or not columns[0].category_count:
-        raise UnplayableError(
-            "action values need a Discrete action space, got "
-            + ", ".join(f"{column.name} {column}" for column in columns)
-        )
-    return columns[0].category_count
+def _masked(values: NDArray[np.float32], observation: Columns) -> NDArray[np.float32]:
+    mask = observation.get(ACTION_MASK)
+    return values if mask is None else legal_values(values, mask)

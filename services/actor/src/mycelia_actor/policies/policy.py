@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from mycelia_actor.environments.spaces import Columns
 from mycelia_core.weights import Weights
 
+Slots = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class ActionChoice:
@@ -33,8 +35,24 @@ class Policy(Protocol):
     def use(self, weights: Weights) -> None:
         """Acts with these weights from the next call on."""
 
-    def act(self, observation: Columns) -> ActionChoice:
-        """Chooses actions on observations `[N, ...]`."""
+    def act(self, observation: Columns, slots: Slots | None = None) -> ActionChoice:
+        """Chooses actions.
 
-    def greedy_value(self, observation: Columns) -> NDArray[np.floating[Any]] | None:
-        """Returns max_a Q(s, a) of observations `[E, ...]`, `[E]`; None without weights."""
+        Args:
+          observation: `[n, ...]`, and the column `first` `[n]` beside the
+            observation's own: whether it is the first of an episode.
+          slots: [n] which environments they are of; None for all, in order.
+        """
+
+    def greedy_value(
+        self, observation: Columns, slots: Slots | None = None
+    ) -> NDArray[np.floating[Any]] | None:
+        """Returns max_a Q(s, a) of what comes after what was acted on last, `[E]`.
+
+        Args:
+          observation: `[E, ...]`, the final ones of episodes that are over.
+          slots: [E] which environments they are of.
+
+        Returns:
+          None without weights.
+        """

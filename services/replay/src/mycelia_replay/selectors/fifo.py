@@ -3,6 +3,7 @@
 import numpy as np
 
 from mycelia_replay.arrays import Bools, Floats, Ints
+from mycelia_replay.state import State
 
 
 class Fifo:
@@ -69,6 +70,22 @@ class Fifo:
     def total(self) -> float:
         """How many items there are."""
         return float(self._count)
+
+    def state(self) -> State:
+        """Copies all that it holds."""
+        return State.of(
+            {"line": self._line, "arrivals": self._arrivals},
+            head=self._head,
+            tail=self._tail,
+            offset=self._offset,
+            count=self._count,
+        )
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` returned."""
+        state.copy_into(line=self._line, arrivals=self._arrivals)
+        self._head, self._tail = state.scalar("head"), state.scalar("tail")
+        self._offset, self._count = state.scalar("offset"), state.scalar("count")
 
     @property
     def nbytes(self) -> int:

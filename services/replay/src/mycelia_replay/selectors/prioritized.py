@@ -9,6 +9,7 @@ import numpy as np
 
 from mycelia_replay.arrays import Bools, Floats, Ints
 from mycelia_replay.max_tree import MaxTree
+from mycelia_replay.state import State
 from mycelia_replay.sum_tree import SumTree
 
 _LEAF_RANGE = (1e-200, 1e200)
@@ -70,6 +71,15 @@ class Prioritized:
     def total(self) -> float:
         """The sum of priority^exponent."""
         return self._leaves.total
+
+    def state(self) -> State:
+        """Copies all that it holds."""
+        return State().joined(leaves=self._leaves.state(), priorities=self._priorities.state())
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` returned."""
+        self._leaves.load_state(state.part("leaves"))
+        self._priorities.load_state(state.part("priorities"))
 
     @property
     def nbytes(self) -> int:

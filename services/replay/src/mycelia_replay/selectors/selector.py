@@ -5,6 +5,7 @@ from typing import Protocol
 import numpy as np
 
 from mycelia_replay.arrays import Bools, Floats, Ints
+from mycelia_replay.state import State
 
 
 class Selector(Protocol):
@@ -43,6 +44,12 @@ class Selector(Protocol):
     @property
     def total(self) -> float:
         """The sum of the items' priorities as the selector weighs them."""
+
+    def state(self) -> State:
+        """Copies all that it holds."""
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` of a selector of the same kind and capacity returned."""
 
     @property
     def nbytes(self) -> int:

@@ -4,6 +4,7 @@ import numpy as np
 
 from mycelia_replay.arrays import Bools, Floats, Ints
 from mycelia_replay.sum_tree import SumTree
+from mycelia_replay.state import State
 
 
 class Uniform:
@@ -46,6 +47,14 @@ class Uniform:
     def total(self) -> float:
         """How many items there are."""
         return self._leaves.total
+
+    def state(self) -> State:
+        """Copies all that it holds."""
+        return self._leaves.state()
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` returned."""
+        self._leaves.load_state(state)
 
     @property
     def nbytes(self) -> int:

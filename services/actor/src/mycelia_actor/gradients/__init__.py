@@ -1,0 +1,1 @@
+"""Actors that compute gradients from their own rollouts. Needs torch; imported by them alone."""

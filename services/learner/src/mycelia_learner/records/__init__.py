@@ -1,0 +1,1 @@
+"""The learner of a run whose gradients the parameter server applies: it keeps records, no more."""
