@@ -118,7 +118,7 @@ def acting(config: RunConfig, seconds: float) -> float:
     signature = signature_of(environments.observation, environments.action)
     epsilon = actor_epsilons(config.actor, 0)
     policy = EpsilonGreedy(MlpValues(signature), epsilon, np.random.default_rng(1))
-    recorder = Recorder(Nowhere(), policy, environments.action, make_priorities(config))
+    recorder = Recorder(Nowhere(), policy, environments.action, make_priorities(config, count))
     weights, stop = Weights(1, 0, make_tensors()), threading.Event()
     timer = Timer(seconds, stop)
     ActingLoop(environments, policy, recorder, lambda: weights, timer).run(range(count), stop)

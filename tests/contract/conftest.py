@@ -1,14 +1,19 @@
 """Real parameter servers for tests: one in a thread of the test, one in a process of its own."""
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from mycelia_core.clients.gradients import GradientClient
 from mycelia_core.clients.params import ParamClient
 from mycelia_core.clients.run import RunClient
 from mycelia_param_server.server import ParamServer
@@ -118,3 +123,41 @@ def param_client(param_server: ParamServerThread, run_client: RunClient) -> Iter
     """A client of `param_server`'s weight store."""
     with ParamClient(param_server.address, run_client.get_run().run.run_id) as client:
         yield client
+
+
+@pytest.fixture
+def gradient_run(
+    param_server: ParamServerThread,
+) -> Iterator[Callable[..., tuple[GradientClient, ParamClient]]]:
+    """Creates a run in which `param_server` applies gradients, by plain descent of rate 1."""
+    with contextlib.ExitStack() as stack:
+
+        def create(
+            topology: str = "async-gradients",
+            *,
+            weight: float = 0.0,
+            tensors: Mapping[str, NDArray[Any]] | None = None,
+            extra: Mapping[str, NDArray[Any]] | None = None,
+            limits: Mapping[str, int] | None = None,
+            param_server_config: Mapping[str, Any] | None = None,
+            **gradients: Any,
+        ) -> tuple[GradientClient, ParamClient]:
+            plain = {"optimizer": "sgd", "learning_rate": 1.0, "max_grad_norm": 0}
+            section = param_server_config or {}
+            config = json.loads(CONFIG_JSON) | {
+                "topology": topology,
+                "gradients": plain | gradients,
+                "param_server": section,
+                "limits": limits or {},
+            }
+            run_client = stack.enter_context(RunClient(param_server.address))
+            run = run_client.create_run("test", json.dumps(config))
+            params = stack.enter_context(ParamClient(param_server.address, run.run_id))
+            shapes = {"w": (2, 3), "b": (4,)}
+            weights = tensors or {k: np.full(v, weight, np.float32) for k, v in shapes.items()}
+            params.publish({**weights, **(extra or {})}, learner_step=0, expected_version=0)
+            dtype = section.get("wire_dtype", "float32")
+            client = GradientClient(param_server.address, run.run_id, wire_dtype=dtype)
+            return stack.enter_context(client), params
+
+        yield create

@@ -67,7 +67,8 @@ class Launcher:
         goes_on = ("--resume", str(resume)) if resume else ()
         # The learner first: importing torch takes it longest.
         self._add("learner-0", "mycelia_learner", *join, *where, *goes_on)
-        self._add("replay-0", "mycelia_replay", *join)
+        if self._config.topology == "replay":
+            self._add("replay-0", "mycelia_replay", *join)
         for index in range(self._config.actor.count):
             self._add(f"actor-{index}", "mycelia_actor", *join)
         self._add("evaluator-0", "mycelia_actor", *join, "--role", "evaluator")

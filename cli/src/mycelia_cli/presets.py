@@ -8,7 +8,7 @@ from typing import Any
 from mycelia_cli.errors import InputError, did_you_mean
 
 _HERE = Path(__file__).resolve().parent
-_IN_CHECKOUT = _HERE.parents[2] / "configs"
+_IN_CHECKOUT = (_HERE / "../../../configs").resolve()
 _IN_WHEEL = _HERE / "configs"
 
 

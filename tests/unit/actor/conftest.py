@@ -1,6 +1,7 @@
 """What the tests of the actor share: an environment that can be foretold, and a list for rows."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -86,3 +87,9 @@ def counting_env():
 @pytest.fixture
 def row_list():
     return RowList()
+
+
+@pytest.fixture(autouse=True)
+def _own_modules(monkeypatch):
+    """Lets environments be found by name in the folder of these tests."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))

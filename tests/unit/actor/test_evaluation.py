@@ -12,7 +12,7 @@ from mycelia_core.config import EnvConfig, RunConfig
 CARTPOLE = RunConfig(name="test", env=EnvConfig(id="CartPole-v1"), algorithm={"name": "dqn"})
 
 
-def by_hand(columns):
+def by_hand(columns, slots):
     """Holds the pole up for ever: push to where it falls."""
     seen = columns["observation"]
     return {"action": (seen[:, 2] + 0.25 * seen[:, 3] > 0).astype(np.int64)}
@@ -31,7 +31,7 @@ def test_the_hand_written_policy_gets_exactly_500_in_every_episode(evaluation):
 
 def test_more_episodes_than_environments_are_played_in_turn(counting_env):
     evaluation = Evaluation([counting_env(), counting_env()])
-    zeros = lambda columns: {"action": np.zeros(len(columns["observation"]), np.int64)}  # noqa: E731
+    zeros = lambda columns, slots: {"action": np.zeros(len(columns["observation"]), np.int64)}  # noqa: E731
 
     assert evaluation.play(zeros, range(5)) == [1.0, 1.0, 6.0, 6.0, 10.0]
 

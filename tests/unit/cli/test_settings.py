@@ -80,7 +80,7 @@ def test_a_file_of_ones_own_is_a_preset_named_by_the_file(tmp_path):
         ("algorithm.name=dqm", ['algorithm.name="dqm"', 'did you mean "dqn"?']),
         ("algorithm.gamma=2", ["algorithm.gamma=2", "less than or equal to 1"]),
         ("learner=1", ["learner=1", "expected a section of keys"]),
-        ("algorithm=1", ["algorithm.name", "expected one of dqn"]),
+        ("algorithm=1", ["algorithm.name", "expected one of", "dqn"]),
         ("replay.min_items_to_sample=1000000", ["min_items_to_sample=1000000", "capacity_rows"]),
         ("network.hidden_sizes=[1, true, []]", ["network.hidden_sizes.2", "integer"]),
     ],

@@ -44,7 +44,7 @@ def parts_of(arrays):
 
 
 def read(snapshot, response_type=pb.WatchWeightsResponse):
-    responses = [response_type.FromString(data) for data in snapshot.responses]
+    responses = [response_type.FromString(data) for data in snapshot.encoded]
     reader = WeightsReader(responses[0].header)
     for response in responses:
         reader.add(response.parts)
@@ -72,7 +72,7 @@ def test_large_tensors_are_kept_in_message_sized_responses():
 
     store.publish(0, intake_of(arrays))
 
-    assert max(len(data) for data in store.newest.responses) < PART_BYTES + 1000
+    assert max(len(data) for data in store.newest.encoded) < PART_BYTES + 1000
     np.testing.assert_array_equal(read(store.newest).tensors["w"], arrays["w"])
 
 
@@ -86,7 +86,7 @@ def test_small_parts_share_a_response():
 
     store.publish(0, intake_of(arrays, pieces))
 
-    assert len(store.newest.responses) == 2
+    assert len(store.newest.encoded) == 1
     np.testing.assert_array_equal(read(store.newest).tensors["w"], arrays["w"])
 
 

@@ -15,11 +15,10 @@ class Storing:
         self.streams = Streams(history_rows=3, **settings)
         self.next_key = 0
 
-    def store(self, *segments: Segment, first: bool = True):
-        count = sum(segment.row_count for segment in segments)
-        begins = np.zeros(count, np.bool_)
-        if first:
-            begins[np.cumsum([0, *(s.row_count for s in segments[:-1])])] = True
+    def store(self, *segments: Segment):
+        """Stores rows of which only a stream's row 0 begins an episode."""
+        begins = np.array([s.start_row + i == 0 for s in segments for i in range(s.row_count)])
+        count = len(begins)
         arrival = self.streams.place(segments, begins, np.zeros(count, np.bool_))
         self.streams.commit(arrival, self.next_key)
         self.next_key += arrival.new_count
@@ -30,13 +29,13 @@ def test_the_longest_idle_stream_is_forgotten_to_make_room():
     storing = Storing(max_streams=3)
     for name in "abc":
         storing.store(Segment(name, 0, 2))
-    storing.store(Segment("a", 2, 1), first=False)
+    storing.store(Segment("a", 2, 1))
 
     storing.store(Segment("d", 0, 2))
 
     assert len(storing.streams) == 3
-    assert storing.store(Segment("a", 2, 1), first=False).duplicate_count == 1
-    assert storing.store(Segment("c", 1, 1), first=False).duplicate_count == 1
+    assert storing.store(Segment("a", 2, 1)).duplicate_count == 1
+    assert storing.store(Segment("c", 1, 1)).duplicate_count == 1
     assert storing.store(Segment("b", 0, 2)).duplicate_count == 0
 
 
@@ -47,7 +46,7 @@ def test_the_streams_of_one_request_never_push_one_another_out():
     storing.store(Segment("a", 2, 1), Segment("c", 0, 1))
 
     for name, next_row in (("a", 3), ("c", 1)):
-        arrival = storing.store(Segment(name, next_row, 1), first=False)
+        arrival = storing.store(Segment(name, next_row, 1))
         assert (arrival.duplicate_count, arrival.missing_count) == (0, 0)
 
 

@@ -70,12 +70,13 @@ class GradientSource(Protocol):
         """The values [E] of states [E, ...] that follow on from LSTM states [E, H]."""
 
     def begin(self, rollout: Rollout) -> int:
-        """Takes a rollout in and returns how many gradients to compute from it, one after the
-        other, each at the weights that the one before has led to."""
+        """Takes a rollout in and returns how many gradients to compute from it.
+
+        One after the other, each at the weights that the one before has led to.
+        """
 
     def gradient(self, index: int) -> Gradient:
         """Computes gradient `index` of the rollout at the weights loaded last."""
 
     def goes_on(self, metrics: Mapping[str, float]) -> bool:
         """Whether to go on with this rollout, after all workers' mean metrics of a gradient."""
-

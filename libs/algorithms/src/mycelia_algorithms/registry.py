@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from mycelia_algorithms.actor_critic.config import ActorCriticConfig
 from mycelia_algorithms.dppo.config import DppoConfig
 from mycelia_algorithms.dqn.config import DqnConfig
+from mycelia_algorithms.n_step_q.config import NStepQConfig
 
 if TYPE_CHECKING:
     # Configs are read by services that never import torch.
@@ -49,6 +50,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     "a3c": Algorithm(ActorCriticConfig, gradient_source=_ACTOR_CRITIC),
     "dppo": Algorithm(DppoConfig, gradient_source="mycelia_algorithms.dppo.source:DppoSource"),
     "dqn": Algorithm(DqnConfig, "mycelia_algorithms.dqn.learner:DqnUpdate"),
+    "n-step-q": Algorithm(
+        NStepQConfig, gradient_source="mycelia_algorithms.n_step_q.source:NStepQSource"
+    ),
 }
 
 

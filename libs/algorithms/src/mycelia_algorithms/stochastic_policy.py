@@ -83,6 +83,14 @@ class StochasticPolicy:
         return distribution.sample(self._generator), state
 
     @torch.no_grad()
+    def mode(
+        self, observation: Tensor, first: Tensor, state: State | None
+    ) -> tuple[Tensor, State | None]:
+        """The most probable actions in N states [N, ...]."""
+        distribution, state = self._network.act(self.normalise(observation), first, state)
+        return distribution.mode(), state
+
+    @torch.no_grad()
     def value(self, observation: Tensor, state: State | None) -> Tensor:
         """The values [E] of states [E, ...] that follow on from LSTM states [E, H]."""
         goes_on = torch.zeros(1, len(observation), dtype=torch.bool)

@@ -195,6 +195,15 @@ class TableConfig(Section):
 class ReplayConfig(TableConfig):
     """The replay service and its table."""
 
+    shards: int = Field(1, ge=1)
+    """Replay servers that share the table: rows by stream, draws in proportion to priority."""
+
+    checkpoint_period_seconds: float = Field(60.0, ge=0)
+    """Seconds between checkpoints of a server with a --checkpoint-dir; 0 for on request only."""
+
+    shard_timeout_seconds: float = Field(10.0, gt=0)
+    """With several shards: who is silent for so long is left out until it is back."""
+
 
 class LearnerConfig(Section):
     """How batches are turned into better weights."""
@@ -273,6 +282,16 @@ class GradientsConfig(Section):
     """Synchronous: a round closes with who has come, this long after its first push."""
 
 
+class ParamServerConfig(Section):
+    """How the parameter server keeps and hands out weights."""
+
+    wire_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """What float32 weights and gradients are sent as; the originals stay float32."""
+
+    shards: int = Field(1, ge=1, le=64)
+    """Servers that the weights are split over, where the parameter server applies gradients."""
+
+
 class NetworkConfig(Section):
     """The form of the policy's network."""
 
@@ -335,6 +354,7 @@ class RunConfig(Section):
     replay: ReplayConfig = ReplayConfig()
     learner: LearnerConfig = LearnerConfig()
     gradients: GradientsConfig = GradientsConfig()
+    param_server: ParamServerConfig = ParamServerConfig()
     algorithm: dict[str, Any]
     """`name`, and the algorithm's own keys; the schema is the algorithm's."""
 

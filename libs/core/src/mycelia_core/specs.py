@@ -1,12 +1,13 @@
 """What a row of experience is made of: column specs and the signature of a table."""
 
+import enum
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mycelia.experience.v1 import signature_pb2
 from mycelia_core.codec import dtype_from_proto, dtype_to_proto, expected_bytes
@@ -21,6 +22,14 @@ TRUNCATED = "truncated"
 POLICY_VERSION = "policy_version"
 
 
+class Codec(enum.Enum):
+    """How the rows of a column are compressed; see `Codec` in signature.proto."""
+
+    RAW = signature_pb2.CODEC_RAW
+    LZ4 = signature_pb2.CODEC_LZ4
+    ZSTD = signature_pb2.CODEC_ZSTD
+
+
 @dataclass(frozen=True)
 class ColumnSpec:
     """One column: a named, typed part of every row."""
@@ -30,10 +39,17 @@ class ColumnSpec:
     shape: tuple[int, ...] = ()
     category_count: int = 0
     """For one of n choices, n; otherwise 0."""
+    codec: Codec = Codec.RAW
+
+    @property
+    def row_bytes(self) -> int:
+        """How many bytes one row has, not compressed."""
+        return self.dtype.itemsize * math.prod(self.shape)
 
     def __str__(self) -> str:
-        """Reads `float32 [84, 84]`."""
-        return f"{self.dtype} {list(self.shape)}"
+        """Reads `float32 [84, 84]`, or `uint8 [84, 84] lz4`."""
+        suffix = "" if self.codec is Codec.RAW else f" {self.codec.name.lower()}"
+        return f"{self.dtype} {list(self.shape)}{suffix}"
 
 
 REQUIRED_COLUMNS = (
@@ -94,17 +110,7 @@ class Signature:
 
     def to_proto(self) -> signature_pb2.Signature:
         """Encodes the signature."""
-        return signature_pb2.Signature(
-            columns=[
-                signature_pb2.ColumnSpec(
-                    name=column.name,
-                    dtype=dtype_to_proto(column.dtype, column.name),
-                    shape=column.shape,
-                    category_count=column.category_count,
-                )
-                for column in self.columns
-            ]
-        )
+        return signature_pb2.Signature(columns=[column_to_proto(column) for column in self.columns])
 
     @classmethod
     def from_proto(cls, message: signature_pb2.Signature) -> "Signature":
@@ -113,18 +119,59 @@ class Signature:
         Raises:
           InvalidArgumentError: a column is malformed, or one is missing or double.
         """
-        return cls(tuple(_column_from_proto(column) for column in message.columns))
+        return cls(tuple(column_from_proto(column) for column in message.columns))
 
 
-def _column_from_proto(message: signature_pb2.ColumnSpec) -> ColumnSpec:
+def column_to_proto(column: ColumnSpec) -> signature_pb2.ColumnSpec:
+    """Encodes a column spec."""
+    return signature_pb2.ColumnSpec(
+        name=column.name,
+        dtype=dtype_to_proto(column.dtype, column.name),
+        shape=column.shape,
+        category_count=column.category_count,
+        codec=column.codec.value,
+    )
+
+
+def column_from_proto(message: signature_pb2.ColumnSpec) -> ColumnSpec:
+    """Decodes a column spec.
+
+    Raises:
+      InvalidArgumentError: it is malformed, or its codec is not known.
+    """
     if not message.name:
         raise InvalidArgumentError("signature: a column has no name")
     dtype, shape = dtype_from_proto(message.dtype, message.name), tuple(message.shape)
     expected_bytes(dtype, shape, message.name)
-    return ColumnSpec(message.name, dtype, shape, message.category_count)
+    try:
+        codec = Codec(message.codec or signature_pb2.CODEC_RAW)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"signature: column {message.name!r} has codec {message.codec}, which is not known"
+        ) from None
+    return ColumnSpec(message.name, dtype, shape, message.category_count, codec)
 
 
-def check_rows(signature: Signature, columns: Mapping[str, NDArray[Any]]) -> int:
+class RowValues(Protocol):
+    """The rows of one column: an array [rows, ...], or what stands for one."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the elements."""
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The axes' lengths, the number of rows first."""
+
+    def __len__(self) -> int:
+        """How many rows."""
+
+
+def check_rows(signature: Signature, columns: Mapping[str, RowValues]) -> int:
     """Checks rows `{name: [rows, ...]}` against a signature.
 
     Returns:

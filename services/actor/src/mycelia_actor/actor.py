@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -9,23 +10,27 @@ import numpy as np
 from mycelia.run.v1 import run_pb2
 from mycelia_actor.environment_seeds import actor_seeds
 from mycelia_actor.environments.backend import make_environments
+from mycelia_actor.environments.joined_groups import JoinedGroups
 from mycelia_actor.environments.spaces import signature_of
 from mycelia_actor.environments.vector import VectorEnvironment
+from mycelia_actor.grouped_loop import GroupedLoop
 from mycelia_actor.joining import WAIT_SECONDS, joined, wait_for_run
-from mycelia_actor.loop import ActingLoop
+from mycelia_actor.loop import ActingLoop, Reporter
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.patient_writer import ATTEMPT_SECONDS, PatientWriter
 from mycelia_actor.policies.action_values import make_action_values
 from mycelia_actor.policies.epsilon import actor_epsilons
 from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy
+from mycelia_actor.policies.policy import Policy
 from mycelia_actor.progress import Progress
-from mycelia_actor.recorder import Recorder
+from mycelia_actor.recorder import Recorder, RowSink
 from mycelia_core.clients.params import ParamClient, WeightWatcher
 from mycelia_core.clients.replay import ReplayClient
 from mycelia_core.clients.run import Membership, RunClient
 from mycelia_core.clients.trajectory_writer import TrajectoryWriter
 from mycelia_core.config import RunConfig
 from mycelia_core.specs import Signature
+from mycelia_core.weights import Weights
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +54,28 @@ def run_actor(address: str, stop: threading.Event) -> None:
     with RunClient(address) as client:
         run = wait_for_run(client, stop)
         config = RunConfig.model_validate_json(run.config_json)
-        environments = make_environments(config.env, config.actor.envs_per_actor)
+        environments = make_environments(
+            config.env, config.actor.envs_per_actor, config.actor.groups
+        )
         try:
             signature = signature_of(environments.observation, environments.action)
             with joined(client, run_pb2.ROLE_ACTOR, stop, signature) as membership:
+                if config.topology != "replay":
+                    _compute_gradients(membership, environments, stop)
+                    return
                 replay = client.wait_for_member(run_pb2.ROLE_REPLAY, WAIT_SECONDS, stop)
                 _act(client, membership, environments, replay.address, stop)
         finally:
             environments.close()
+
+
+def _compute_gradients(
+    membership: Membership, environments: VectorEnvironment, stop: threading.Event
+) -> None:
+    # Only workers that differentiate need torch.
+    from mycelia_actor.gradients.worker import work
+
+    work(membership, environments, stop)
 
 
 def _act(
@@ -86,16 +105,49 @@ def _act(
         writer = stack.enter_context(_make_writer(replay, membership, signature))
         progress = Progress(membership, lambda: writer.wait_seconds, float(np.mean(epsilon)))
         sink = PatientWriter(writer, progress.report, config.actor.insert_timeout_seconds, stop)
-        recorder = Recorder(sink, policy, environments.action, make_priorities(config))
-        loop = ActingLoop(environments, policy, recorder, lambda: watcher.latest, progress)
+        recorders = make_recorders(config, environments, policy, sink)
+        loop = make_loop(environments, policy, recorders, lambda: watcher.latest, progress)
         loop.run(seeds.environments(environments.count), stop)
         progress.report()
-        recorder.flush()
+        for recorder in recorders:
+            recorder.flush()
         writer.flush(FLUSH_SECONDS)
 
 
-def make_priorities(config: RunConfig) -> NStepPriorities | None:
-    """Returns what computes initial priorities, or None if the table needs none.
+def make_recorders(
+    config: RunConfig, environments: VectorEnvironment, policy: Policy, sink: RowSink
+) -> list[Recorder]:
+    """Returns a recorder for each group of environments, or one for all."""
+    groups = environments.groups if isinstance(environments, JoinedGroups) else [None]
+    return [
+        Recorder(
+            sink,
+            policy,
+            environments.action,
+            make_priorities(config, group.count if group else environments.count),
+            first_slot=group.first_slot if group else None,
+            clip_rewards=config.env.clip_rewards,
+            drops_failed=config.env.on_failure == "drop",
+        )
+        for group in groups
+    ]
+
+
+def make_loop(
+    environments: VectorEnvironment,
+    policy: Policy,
+    recorders: Sequence[Recorder],
+    newest_weights: Callable[[], Weights | None],
+    reporter: Reporter,
+) -> ActingLoop | GroupedLoop:
+    """Returns the loop that acts in these environments, together or group by group."""
+    if isinstance(environments, JoinedGroups):
+        return GroupedLoop(environments.groups, policy, recorders, newest_weights, reporter)
+    return ActingLoop(environments, policy, recorders[0], newest_weights, reporter)
+
+
+def make_priorities(config: RunConfig, count: int) -> NStepPriorities | None:
+    """Returns what computes initial priorities of `count` environments; None if nobody needs them.
 
     Raises:
       ValueError: the config lacks the algorithm's discount.
@@ -109,7 +161,7 @@ def make_priorities(config: RunConfig) -> NStepPriorities | None:
     if "gamma" not in config.algorithm:
         raise ValueError("algorithm.gamma: the run's config lacks it; runs need a resolved config")
     return NStepPriorities(
-        config.actor.envs_per_actor,
+        count,
         steps,
         config.algorithm["gamma"],
         config.algorithm.get("priority_epsilon", 0.0),

@@ -16,7 +16,9 @@ from mycelia_actor.environments.spaces import (
 )
 from mycelia_actor.policies.action_values import make_action_values
 from mycelia_actor.policies.greedy import Greedy
+from mycelia_actor.policies.greedy_policy import make_greedy_policy
 from mycelia_actor.policies.policy import Slots
+from mycelia_core.actor_critic import is_actor_critic
 from mycelia_core.config import RunConfig
 from mycelia_core.specs import FIRST
 from mycelia_core.weights import Weights
@@ -104,11 +106,13 @@ def make_evaluation(config: RunConfig, episodes: int) -> Evaluation:
 
 
 def make_greedy(evaluation: Evaluation, config: RunConfig, weights: Weights) -> ChooseActions:
-    """Returns what chooses the actions of largest value.
+    """Returns what chooses the actions of largest value, or a policy's most probable ones.
 
     Raises:
       UnplayableError: these weights do not fit the environment.
     """
+    if is_actor_critic(weights.tensors):
+        return make_greedy_policy(evaluation.observation, evaluation.action, config, weights)
     signature = signature_of(evaluation.observation, evaluation.action)
     return Greedy(make_action_values(signature, config, evaluation.count), weights)
 

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from mycelia_core.specs import Signature
 from mycelia_learner.assembly import describe_spaces
 from mycelia_learner.background import LatestWins
 from mycelia_learner.checkpoint import NETWORK, Checkpoint, write_best, write_step
-from mycelia_learner.publisher import Publisher, Snapshot
+from mycelia_learner.publisher import Publisher
 from mycelia_learner.stopping import Evaluated, StoppingRule
 
 logger = logging.getLogger(__name__)
@@ -95,12 +94,3 @@ class Saver:
             "env_steps": self._membership.env_steps,
             "policy_version": self._publisher.version,
         }
-
-
-def read_best(checkpoint: Checkpoint) -> Evaluated:
-    """Takes the best weights so far, and how they did, from their checkpoint."""
-    tensors: Mapping[str, Any] = {
-        name.removeprefix(NETWORK): array for name, array in checkpoint.tensors.items()
-    }
-    snapshot = Snapshot(int(checkpoint.state["learner_step"]), tensors)
-    return Evaluated(float(checkpoint.state["evaluation_return_mean"]), snapshot)

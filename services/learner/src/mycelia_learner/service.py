@@ -12,7 +12,9 @@ from mycelia_core.clients.replay import ReplayClient
 from mycelia_core.clients.run import Membership, RunClient
 from mycelia_core.clients.waiting import NotYetError, poll
 from mycelia_core.rpc.errors import FailedPreconditionError, UnavailableError
+from mycelia_core.specs import Signature
 from mycelia_learner import checkpoint as checkpoints
+from mycelia_learner.records.session import RecordSession
 from mycelia_learner.run_folder import choose_run_dir, prepare_run_dir
 from mycelia_learner.torch_import import TorchImport
 
@@ -85,6 +87,9 @@ def _train(
     torch_import: TorchImport,
 ) -> None:
     signature = client.wait_for_signature(WAIT_SECONDS, stop)
+    if membership.config.topology != "replay":
+        _keep_records(client, membership, signature, run_dir=run_dir, saved=saved, stop=stop)
+        return
     replay = client.wait_for_member(pb.ROLE_REPLAY, WAIT_SECONDS, stop)
     torch_import.finish(threads=membership.config.learner.torch_threads)
     # Only now, since it needs torch.
@@ -104,6 +109,29 @@ def _train(
             saved=saved,
         )
         session.train(stop)
+    if membership.lost:
+        raise UnavailableError("the membership of the run is lost; a checkpoint was written")
+
+
+def _keep_records(
+    client: RunClient,
+    membership: Membership,
+    signature: Signature,
+    *,
+    run_dir: Path,
+    saved: Path | None,
+    stop: threading.Event,
+) -> None:
+    with ParamClient(client.address, membership.run_id) as param_client:
+        session = RecordSession(
+            run_client=client,
+            membership=membership,
+            param_client=param_client,
+            signature=signature,
+            run_dir=run_dir,
+            saved=saved,
+        )
+        session.keep(stop)
     if membership.lost:
         raise UnavailableError("the membership of the run is lost; a checkpoint was written")
 

@@ -13,6 +13,7 @@ from mycelia_core.rpc.errors import StatusError
 from mycelia_core.specs import Signature
 from mycelia_learner import checkpoint
 from mycelia_learner.assembly import build_update, restore
+from mycelia_learner.best_weights import read_best
 from mycelia_learner.curve import draw_curve
 from mycelia_learner.loop import TrainingLoop, take_snapshot
 from mycelia_learner.monitor import Monitor
@@ -20,7 +21,7 @@ from mycelia_learner.priority_writer import PriorityWriter
 from mycelia_learner.publisher import Publisher
 from mycelia_learner.recorder import Recorder
 from mycelia_learner.reporter import Reporter
-from mycelia_learner.saving import Saver, read_best
+from mycelia_learner.saving import Saver
 from mycelia_learner.stopping import StoppingRule
 from mycelia_learner.table_figures import TableFigures
 

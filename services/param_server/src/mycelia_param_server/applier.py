@@ -18,8 +18,6 @@ from mycelia_algorithms.optim.factory import Optimizer, build_optimizer
 from mycelia_algorithms.optim.schedules import LearningRate
 from mycelia_core.config import GradientsConfig
 
-__all__ = ["Applier", "merge_statistics"]
-
 _NO_CLIPPING = float("inf")
 
 
@@ -32,8 +30,15 @@ class Applier:
       gradient_norm: of the last gradient, before clipping.
     """
 
+    merge_statistics = staticmethod(merge_statistics)
+    """Merges increments into running statistics; here because the formula is a library's."""
+
     def __init__(
-        self, values: NDArray[np.float32], config: GradientsConfig, max_updates: int
+        self,
+        values: NDArray[np.float32],
+        config: GradientsConfig,
+        max_updates: int,
+        first_update: int = 0,
     ) -> None:
         """Starts the optimizer afresh.
 
@@ -41,6 +46,7 @@ class Applier:
           values: [P] the weights; changed in place from now on.
           config: which optimizer, how large its steps.
           max_updates: where a falling learning rate has fallen as far as it does.
+          first_update: how many updates went before; the schedule goes on from there.
         """
         torch.set_num_threads(1)
         self._values = torch.from_numpy(values)
@@ -53,14 +59,15 @@ class Applier:
             decay=config.decay,
             momentum=config.momentum,
         )
+        self._first_update = first_update
         self.optimizer_seconds = 0.0
         self.learning_rate = 0.0
         self.gradient_norm = 0.0
 
     @property
     def update_count(self) -> int:
-        """How many steps have been taken; the schedule follows it."""
-        return self._optimizer.step_count
+        """How many updates have been made in all; the schedule follows it."""
+        return self._first_update + self._optimizer.step_count
 
     def apply(self, gradient: NDArray[np.float32], scale: float = 1.0) -> bool:
         """Clips the gradient and takes one step.
@@ -87,7 +94,12 @@ class Applier:
         """Returns copies of the optimizer's vectors, by name."""
         return {name: vector.numpy().copy() for name, vector in self._optimizer.state().items()}
 
-    def load(self, state: Mapping[str, NDArray[Any]], update_count: int) -> None:
+    @property
+    def step_count(self) -> int:
+        """How many of them this optimizer has made."""
+        return self._optimizer.step_count
+
+    def load(self, state: Mapping[str, NDArray[Any]], step_count: int) -> None:
         """Goes on from a saved state.
 
         Raises:
@@ -102,7 +114,7 @@ class Applier:
                     f"optimizer/{name}: got {state[name].shape}, expected {tuple(vector.shape)}"
                 )
             vector.copy_(torch.from_numpy(state[name].copy()))
-        self._optimizer.step_count = update_count
+        self._optimizer.step_count = step_count
 
 
 def _schedule(config: GradientsConfig, max_updates: int) -> LearningRate:

@@ -180,6 +180,11 @@ class Members:
         """Returns the member of that name, gone or not; None if there never was one."""
         return self._members.get(instance_id)
 
+    def is_gone(self, instance_id: str) -> bool:
+        """Whether somebody was a member and is no longer; not for who has never been one."""
+        member = self._members.get(instance_id)
+        return member is not None and not member.alive
+
     def _renew(self, member: Member) -> None:
         member.lease_end = self._clock() + self._lease_seconds
         member.last_seen_time = self._wall_clock()

@@ -1,4 +1,4 @@
-"""Serves the weight store; the contract of each method is written in params.proto."""
+"""Serves weights and gradients; the contract of each method is written in params.proto."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,7 +7,10 @@ import grpc
 
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia_core.rpc.errors import InvalidArgumentError, UnavailableError
+from mycelia_param_server.gradient_service import answer_to, describe, require, take_in
 from mycelia_param_server.registry import RunRegistry
+from mycelia_param_server.snapshot import Snapshot
+from mycelia_param_server.trainer import Trainer
 from mycelia_param_server.weight_intake import WeightIntake
 from mycelia_param_server.weight_store import WeightStore
 
@@ -35,6 +38,8 @@ class ParamService:
         self._store = store
         self._max_weight_bytes = max_weight_bytes
         self._draining = False
+        self.trainer: Trainer | None = None
+        """Applies gradients, if the run's topology has any for this server."""
 
     async def GetWeights(
         self, request: pb.GetWeightsRequest, context: Context
@@ -42,14 +47,11 @@ class ParamService:
         """Yields the newest weights if they are newer, or else a header alone."""
         self._registry.find(request.run_id)
         newest = self._store.newest
-        if newest.version > request.newer_than_version:
-            for response in newest.responses:
+        if _is_news(newest, request.newer_than_version):
+            for response in await newest.responses():
                 yield response
             return
-        header = pb.WeightsHeader()
-        header.CopyFrom(newest.header)
-        header.ClearField("tensors")
-        yield pb.GetWeightsResponse(header=header, last=True).SerializeToString()
+        yield pb.GetWeightsResponse(header=newest.summary(), last=True).SerializeToString()
 
     async def WatchWeights(
         self, request: pb.WatchWeightsRequest, context: Context
@@ -63,8 +65,8 @@ class ParamService:
         while True:
             self._check_open(request.run_id)
             newest = self._store.newest
-            if newest.version > version:
-                for response in newest.responses:
+            if _is_news(newest, version):
+                for response in await newest.responses():
                     yield response
                 version = newest.version
             else:
@@ -87,8 +89,33 @@ class ParamService:
             intake.add(request.parts)
         # The run may have been replaced while the parts came in.
         self._check_open(first.run_id)
-        version = self._store.publish(first.expected_version, intake)
+        if self.trainer:
+            version = await self.trainer.publish(first.expected_version, intake)
+        else:
+            version = self._store.publish(first.expected_version, intake)
         return pb.PublishWeightsResponse(version=version)
+
+    async def PushGradients(
+        self, requests: AsyncIterator[pb.PushGradientsRequest], context: Context
+    ) -> AsyncIterator[bytes]:
+        """Takes in pushes one after the other, and answers each."""
+        async for first in requests:
+            if not first.HasField("header"):
+                raise InvalidArgumentError("header: required in the first request of each push")
+            self._check_open(first.header.run_id)
+            trainer = require(self.trainer)
+            push = await take_in(trainer, first, requests)
+            answer = await trainer.push(push)
+            responses = answer_to(answer, self._store, with_weights=first.header.want_weights)
+            async for response in responses:
+                yield response
+
+    async def GetGradientInfo(
+        self, request: pb.GetGradientInfoRequest, context: Context
+    ) -> pb.GetGradientInfoResponse:
+        """Describes what has become of the gradients."""
+        self._registry.find(request.run_id)
+        return describe(require(self.trainer), self._store)
 
     def drain(self) -> None:
         """Ends open watches with `UNAVAILABLE`, so that the server can stop."""
@@ -99,6 +126,12 @@ class ParamService:
         if self._draining:
             raise UnavailableError("the parameter server is stopping")
         self._registry.find(run_id)
+
+
+def _is_news(newest: Snapshot, version: int) -> bool:
+    # A reader may be ahead of a server that was restored from a checkpoint; what it
+    # has is lost here, and it goes on from what there is.
+    return newest.version not in (0, version)
 
 
 def add_param_service(service: ParamService, server: grpc.aio.Server) -> None:
@@ -114,6 +147,14 @@ def add_param_service(service: ParamService, server: grpc.aio.Server) -> None:
             service.PublishWeights,
             pb.PublishWeightsRequest.FromString,
             pb.PublishWeightsResponse.SerializeToString,
+        ),
+        "PushGradients": grpc.stream_stream_rpc_method_handler(
+            service.PushGradients, pb.PushGradientsRequest.FromString, None
+        ),
+        "GetGradientInfo": grpc.unary_unary_rpc_method_handler(
+            service.GetGradientInfo,
+            pb.GetGradientInfoRequest.FromString,
+            pb.GetGradientInfoResponse.SerializeToString,
         ),
     }
     handler = grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)

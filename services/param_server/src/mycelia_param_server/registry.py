@@ -84,6 +84,11 @@ class RunRegistry:
         self._wall_clock = wall_clock
         self._run: Run | None = None
 
+    @property
+    def run(self) -> Run | None:
+        """The run, if there is one."""
+        return self._run
+
     def create(
         self, *, request_id: str, name: str, config_json: str, initial_env_steps: int = 0
     ) -> tuple[Run, bool]:

@@ -1,5 +1,6 @@
 """Serves the run registry; the contract of each method is written in run.proto."""
 
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -10,7 +11,7 @@ from mycelia.run.v1 import run_pb2 as pb
 from mycelia.run.v1 import run_pb2_grpc
 from mycelia_core.config import RunConfig
 from mycelia_core.rpc.errors import InvalidArgumentError
-from mycelia_param_server.registry import Outcome, RunRegistry
+from mycelia_param_server.registry import Outcome, Run, RunRegistry
 from mycelia_param_server.run_messages import (
     check_text,
     enum_from_proto,
@@ -31,10 +32,19 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class RunServicer(run_pb2_grpc.RunServiceServicer):
     """Serves one registry. One event loop owns both, so neither needs a lock."""
 
-    def __init__(self, registry: RunRegistry, store: WeightStore) -> None:
-        """Takes the registry, and the store whose version it reports and that a new run empties."""
+    def __init__(
+        self, registry: RunRegistry, store: WeightStore, begin: Callable[[Run], None]
+    ) -> None:
+        """Takes what it serves.
+
+        Args:
+          registry: the registry.
+          store: whose version it reports.
+          begin: called with each new run.
+        """
         self._registry = registry
         self._store = store
+        self._begin = begin
 
     async def CreateRun(
         self, request: pb.CreateRunRequest, context: Context
@@ -48,7 +58,7 @@ class RunServicer(run_pb2_grpc.RunServiceServicer):
             initial_env_steps=request.initial_env_steps,
         )
         if is_new:
-            self._store.clear()
+            self._begin(run)
         return pb.CreateRunResponse(run=run_to_proto(run))
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.GetRunResponse:

@@ -4,13 +4,18 @@ import asyncio
 import contextlib
 
 from mycelia.run.v1 import run_pb2, run_pb2_grpc
+from mycelia_core.config import RunConfig
 from mycelia_core.rpc.server import Server
 from mycelia_param_server.param_service import SERVICE_NAME, ParamService, add_param_service
-from mycelia_param_server.registry import RunRegistry
+from mycelia_param_server.registry import Run, RunRegistry
 from mycelia_param_server.run_servicer import RunServicer
+from mycelia_param_server.trainer import TOPOLOGIES, Trainer
 from mycelia_param_server.weight_store import WeightStore
 
 DEFAULT_LEASE_SECONDS = 10.0
+
+WATCH_SECONDS = 0.1
+"""How often it looks for leases that have run out, and whether a round waits for their owners."""
 
 DEFAULT_MAX_WEIGHT_BYTES = 1024**3
 """Two versions are held at once while one is published."""
@@ -39,17 +44,17 @@ class ParamServer:
           lease_seconds: how long a membership lasts without a heartbeat.
           max_weight_bytes: the most that one version of the weights may have.
         """
-        store = WeightStore()
+        self._store = WeightStore()
         self._registry = RunRegistry(lease_seconds)
-        self._params = ParamService(self._registry, store, max_weight_bytes)
+        self._params = ParamService(self._registry, self._store, max_weight_bytes)
         self._server = Server(bind)
         self._server.add(add_param_service, self._params, SERVICE_NAME)
         self._server.add(
             run_pb2_grpc.add_RunServiceServicer_to_server,
-            RunServicer(self._registry, store),
+            RunServicer(self._registry, self._store, self._begin),
             run_pb2.DESCRIPTOR.services_by_name["RunService"].full_name,
         )
-        self._expiry: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -59,7 +64,7 @@ class ParamServer:
     async def start(self) -> None:
         """Listens and serves; raises `AddressInUseError` if somebody else listens there."""
         await self._server.start()
-        self._expiry = asyncio.create_task(self._expire_leases())
+        self._watch = asyncio.create_task(self._watch_run())
 
     async def wait_until_over(self) -> None:
         """Waits until a run has finished and its members have left or lost their leases.
@@ -74,13 +79,29 @@ class ParamServer:
         """Ends open watches, gives other calls the grace to end, and stops."""
         self._params.drain()
         await self._server.stop(grace_seconds)
-        if self._expiry:
-            self._expiry.cancel()
+        if self._watch:
+            self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._expiry
+                await self._watch
+        if self._params.trainer:
+            self._params.trainer.stop()
 
-    async def _expire_leases(self) -> None:
-        # Calls end leases that have run out, too; this is for the log of a quiet server.
+    def _begin(self, run: Run) -> None:
+        """Forgets another run's weights, and prepares for this one's gradients, if it has any."""
+        self._store.clear()
+        if self._params.trainer:
+            self._params.trainer.stop()
+        config = RunConfig.model_validate_json(run.config_json)
+        self._params.trainer = (
+            Trainer(config, self._store, run.members.is_gone)
+            if config.topology in TOPOLOGIES
+            else None
+        )
+
+    async def _watch_run(self) -> None:
+        # Calls end leases that have run out, too; this is for a quiet server.
         while True:
-            await asyncio.sleep(self._registry.lease_seconds / 4)
+            await asyncio.sleep(WATCH_SECONDS)
             self._registry.expire()
+            if self._params.trainer:
+                self._params.trainer.check_round()

@@ -3,31 +3,13 @@
 import time
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from mycelia.experience.v1 import tensor_pb2
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia_core.codec import dtype_from_proto, expected_bytes
 from mycelia_core.parts import PART_BYTES
 from mycelia_core.rpc.errors import InvalidArgumentError, ResourceExhaustedError
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """One published version, as the bytes of the responses that carry it.
-
-    `GetWeightsResponse` and `WatchWeightsResponse` have the same fields, so the
-    same bytes answer both, and any number of readers costs no encoding.
-    """
-
-    header: pb.WeightsHeader
-    responses: tuple[bytes, ...]
-    """The header's response, then those with the parts."""
-
-    @property
-    def version(self) -> int:
-        """The version; 0 for the empty snapshot before the first publish."""
-        return self.header.version
+from mycelia_param_server.snapshot import EncodedSnapshot, join_first
 
 
 class WeightIntake:
@@ -75,7 +57,7 @@ class WeightIntake:
             self._crc = zlib.crc32(part.data, self._crc)
             self._keep(part)
 
-    def finish(self, version: int, publish_time: float | None = None) -> Snapshot:
+    def finish(self, version: int, publish_time: float | None = None) -> EncodedSnapshot:
         """Returns the complete weights as `version`.
 
         Args:
@@ -102,7 +84,7 @@ class WeightIntake:
         header.publish_time.FromNanoseconds(int(seconds * 1e9))
         self._seal(last=True)
         first = pb.WatchWeightsResponse(header=header).SerializeToString()
-        return Snapshot(header, (first, *self._sealed))
+        return EncodedSnapshot(header, join_first(first, self._sealed))
 
     def _advance(self) -> None:
         """Goes on to the next tensor that lacks bytes; those of size 0 need no part."""

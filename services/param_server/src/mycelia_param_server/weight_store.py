@@ -4,9 +4,10 @@ import asyncio
 
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia_core.rpc.errors import AbortedError
-from mycelia_param_server.weight_intake import Snapshot, WeightIntake
+from mycelia_param_server.snapshot import EncodedSnapshot, Snapshot
+from mycelia_param_server.weight_intake import WeightIntake
 
-EMPTY = Snapshot(pb.WeightsHeader(), ())
+EMPTY = EncodedSnapshot(pb.WeightsHeader(), ())
 """What there is before the first publish: version 0."""
 
 
@@ -18,8 +19,13 @@ class WeightStore:
 
     def __init__(self) -> None:
         """Starts without weights."""
-        self._newest = EMPTY
+        self._newest: Snapshot = EMPTY
+        self._published = EMPTY.header
+        """Of the newest version that came from a publisher."""
+
         self._changed = asyncio.Event()
+        self.writing = asyncio.Lock()
+        """Held while a new version is made over more than one step of the loop."""
 
     @property
     def newest(self) -> Snapshot:
@@ -39,9 +45,10 @@ class WeightStore:
         if expected_version == newest.version:
             return None
         is_repeat = (
-            expected_version == newest.version - 1
-            and header.crc32 == newest.header.crc32
-            and header.tensors == newest.header.tensors
+            expected_version == self._published.version - 1
+            and self._published.version == newest.version
+            and header.crc32 == self._published.crc32
+            and header.tensors == self._published.tensors
         )
         if is_repeat:
             return newest.version
@@ -59,12 +66,24 @@ class WeightStore:
         repeated = self.find_repeat(expected_version, intake.header)
         if repeated is not None:
             return repeated
-        self._replace(intake.finish(expected_version + 1))
-        return self._newest.version
+        snapshot = intake.finish(expected_version + 1)
+        self.advance(snapshot, published=snapshot.header)
+        return snapshot.version
+
+    def advance(self, snapshot: Snapshot, published: pb.WeightsHeader | None = None) -> None:
+        """Makes a snapshot the newest, and wakes whoever waits.
+
+        Args:
+          snapshot: the new version.
+          published: its header as its publisher sent it, if it came from one.
+        """
+        self._published = published or self._published
+        self._newest = snapshot
+        self.wake()
 
     def clear(self) -> None:
         """Forgets the weights, for a new run. Wakes whoever waits."""
-        self._replace(EMPTY)
+        self.advance(EMPTY, published=EMPTY.header)
 
     async def wait_for_change(self, seen: Snapshot) -> None:
         """Waits until the newest version is not `seen`, or somebody calls `wake`."""
@@ -75,7 +94,3 @@ class WeightStore:
         """Wakes whoever waits, to look at more than the version."""
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def _replace(self, snapshot: Snapshot) -> None:
-        self._newest = snapshot
-        self.wake()

@@ -5,7 +5,10 @@ import logging
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from mycelia_core.rpc.errors import FailedPreconditionError, UnavailableError
+from mycelia_replay.columns.column import Allocate
 from mycelia_replay.rows import Rows
 from mycelia_replay.table import Inserted, Sampled, Table
 
@@ -39,8 +42,8 @@ class Gate:
         self.samples.notify()
         return inserted
 
-    async def sample(self, batch_size: int) -> Sampled:
-        """Draws a batch, waiting while the limiter is closed to samples.
+    async def sample(self, batch_size: int, allocate: Allocate = np.empty) -> Sampled:
+        """Draws a batch, waiting while the limiter is closed to samples; see `Table.sample`.
 
         Raises:
           UnavailableError: the gate was closed for good during the wait.
@@ -52,7 +55,7 @@ class Gate:
 
         if not self.samples.is_free or not admits():
             await self.samples.wait(admits, lambda: self._explain_sample(batch_size))
-        sampled = self.table.sample(batch_size)
+        sampled = self.table.sample(batch_size, allocate)
         self.inserts.notify()
         return sampled
 

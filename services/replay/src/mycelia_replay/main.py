@@ -5,11 +5,14 @@ import asyncio
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from mycelia_core.clients.waiting import StoppedError
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
 from mycelia_core.rpc.errors import StatusError
+from mycelia_replay.alone import parse_table, serve_alone
+from mycelia_replay.checkpoint.storage import Storage
 from mycelia_replay.server import ReplayServer
 from mycelia_replay.service import serve_run
 
@@ -36,9 +39,26 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
     sys.stdout.flush()
     try:
         advertised = arguments.advertise or _reachable(server.address)
-        await serve_run(server, arguments.join, advertised, stop)
+        storage = _storage(arguments)
+        if arguments.join:
+            await serve_run(server, arguments.join, advertised, stop, storage)
+        else:
+            await serve_alone(
+                server,
+                [parse_table(text) for text in arguments.table],
+                seed=arguments.seed,
+                storage=storage,
+                checkpoint_period_seconds=arguments.checkpoint_period_seconds,
+                stop=stop,
+            )
     finally:
         await server.stop()
+
+
+def _storage(arguments: argparse.Namespace) -> Storage | None:
+    if not arguments.checkpoint_dir:
+        return None
+    return Storage(arguments.checkpoint_dir, arguments.restore)
 
 
 def _reachable(address: str) -> str:
@@ -54,8 +74,37 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="mycelia_replay",
         description="Keeps rows of experience and hands out windows of them.",
     )
+    parser.add_argument("--join", metavar="ADDRESS", help="the parameter server's address")
     parser.add_argument(
-        "--join", required=True, metavar="ADDRESS", help="the parameter server's address"
+        "--table",
+        action="append",
+        default=[],
+        metavar="SETTINGS",
+        help="without --join: a table, such as name=train,capacity_rows=100000,"
+        "columns=observation:uint8:84x84@lz4+action:int64; may come several times",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="with --table: of the draws (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--checkpoint-dir",
+        type=Path,
+        metavar="DIR",
+        help="where checkpoints go, and are restored from at start; one per server",
+    )
+    parser.add_argument(
+        "--checkpoint-period-seconds",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="with --table: from one checkpoint to the next, 0 for on request only; "
+        "a run has replay.checkpoint_period_seconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--restore",
+        type=Path,
+        metavar="DIR",
+        help="another server's or run's checkpoints, for when --checkpoint-dir has none",
     )
     parser.add_argument(
         "--bind",
@@ -76,4 +125,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--log-level", choices=LEVELS, default="info", help="(default: %(default)s)"
     )
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if bool(arguments.join) == bool(arguments.table):
+        parser.error("one of --join and --table is needed, not both")
+    if arguments.restore and not arguments.checkpoint_dir:
+        parser.error("--restore goes with --checkpoint-dir")
+    return arguments

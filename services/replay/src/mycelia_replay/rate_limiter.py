@@ -11,8 +11,19 @@ min_items items no sample can go on, so inserts never wait then.
 """
 
 import math
+from dataclasses import astuple, dataclass
 
 from mycelia_replay.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What the other shards of a table have counted: the ratio is held over all of them."""
+
+    inserted: int = 0
+    sampled: int = 0
+    min_items: int = 0
+    """The sum of theirs."""
 
 
 class RateLimiter:
@@ -54,11 +65,12 @@ class RateLimiter:
         self.error_buffer = error_buffer
         self._inserted = 0
         self._sampled = 0
+        self._elsewhere = Elsewhere()
 
     @property
     def difference(self) -> float:
         """d: how many samples are still owed to the items inserted so far."""
-        return self._inserted * self.samples_per_insert - self._sampled
+        return self._all_inserted * self.samples_per_insert - self._all_sampled
 
     @property
     def largest_batch(self) -> float:
@@ -88,13 +100,25 @@ class RateLimiter:
         """Takes note of items that were sampled."""
         self._sampled += item_count
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Items inserted and sampled here."""
+        return self._inserted, self._sampled
+
+    def tell(self, elsewhere: Elsewhere) -> None:
+        """Takes note of what other shards have counted, in place of what was told before."""
+        self._elsewhere = elsewhere
+
     def state(self) -> State:
         """Returns what it has counted."""
-        return State.of(inserted=self._inserted, sampled=self._sampled)
+        return State.of(
+            inserted=self._inserted, sampled=self._sampled, elsewhere=astuple(self._elsewhere)
+        )
 
     def load_state(self, state: State) -> None:
         """Takes over what `state` returned."""
         self._inserted, self._sampled = state.scalar("inserted"), state.scalar("sampled")
+        self._elsewhere = Elsewhere(*state.scalar("elsewhere"))
 
     def explain_insert(self) -> str:
         """Says what an insert waits for, with the numbers."""
@@ -114,11 +138,19 @@ class RateLimiter:
 
     @property
     def _set_point(self) -> float:
-        return self.min_items * self.samples_per_insert
+        return (self.min_items + self._elsewhere.min_items) * self.samples_per_insert
+
+    @property
+    def _all_inserted(self) -> int:
+        return self._inserted + self._elsewhere.inserted
+
+    @property
+    def _all_sampled(self) -> int:
+        return self._sampled + self._elsewhere.sampled
 
     @property
     def _state(self) -> str:
         return (
-            f"d={self.difference:g} of inserted={self._inserted} * "
-            f"samples_per_insert={self.samples_per_insert:g} - sampled={self._sampled}"
+            f"d={self.difference:g} of inserted={self._all_inserted} * "
+            f"samples_per_insert={self.samples_per_insert:g} - sampled={self._all_sampled}"
         )

@@ -8,9 +8,12 @@ import numpy as np
 from mycelia.experience.v1 import tensor_pb2
 from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia_core.codec import decode
+from mycelia_core.compression import CompressedRows, check
 from mycelia_core.rpc.errors import InvalidArgumentError
-from mycelia_core.specs import Signature, check_rows
+from mycelia_core.specs import Codec, Signature, check_rows
 from mycelia_replay.arrays import AnyArray, Floats, Ints
+from mycelia_replay.columns.column import Values
+from mycelia_replay.rate_limiter import Elsewhere
 from mycelia_replay.rows import Rows, Segment
 
 MAX_STREAM_ID_LENGTH = 200
@@ -24,11 +27,11 @@ def parse_insert(request: pb.InsertRequest, signature: Signature) -> Rows:
       InvalidArgumentError: something is wrong whatever the table holds.
     """
     segments, expected = _parse_segments(request)
-    columns: dict[str, AnyArray] = {}
+    columns: dict[str, Values] = {}
     for column in request.columns:
         if column.name in columns:
             raise InvalidArgumentError(f"column {column.name!r} comes twice, expected it once")
-        columns[column.name] = decode(column.values, name=f"column {column.name!r}")
+        columns[column.name] = _parse_values(column, signature)
     row_count = check_rows(signature, columns)
     if row_count != expected:
         raise InvalidArgumentError(
@@ -66,6 +69,31 @@ def parse_update(request: pb.UpdatePrioritiesRequest) -> tuple[Ints, Floats]:
     """
     keys = _decode_list(request.item_keys, "item_keys", np.dtype(np.int64), None)
     return keys, parse_priorities(request.priorities, len(keys))
+
+
+def _parse_values(column: pb.ColumnData, signature: Signature) -> Values:
+    spec = signature.by_name.get(column.name)
+    if spec is None or spec.codec is Codec.RAW:
+        return decode(column.values, name=f"column {column.name!r}")
+    if not column.HasField("compressed"):
+        raise InvalidArgumentError(
+            f"column {column.name!r}: got values that are not compressed, expected {spec}"
+        )
+    rows = CompressedRows.from_proto(column.compressed, spec)
+    check(rows)
+    return rows
+
+
+def parse_elsewhere(request: pb.ExchangeCountsRequest) -> Elsewhere:
+    """Reads what other shards have counted.
+
+    Raises:
+      InvalidArgumentError: a count is negative.
+    """
+    counts = (request.inserted_item_count, request.sampled_item_count, request.min_item_count)
+    if min(counts) < 0:
+        raise InvalidArgumentError(f"counts: got {counts}, expected each to be at least 0")
+    return Elsewhere(*counts)
 
 
 def _parse_segments(request: pb.InsertRequest) -> tuple[list[Segment], int]:

@@ -1,36 +1,11 @@
-"""Responses: batches and table descriptions as messages."""
-
-from collections.abc import Iterator
+"""Responses: table descriptions as messages."""
 
 from mycelia.replay.v1 import replay_pb2 as pb
-from mycelia_core.codec import encode
-from mycelia_core.parts import split, tensor_spec
+from mycelia_replay.checkpoint.checkpointer import Checkpointer
 from mycelia_replay.gate import Gate
-from mycelia_replay.table import Sampled
-
-
-def batch_messages(
-    batch_index: int, sampled: Sampled, context_row_count: int
-) -> Iterator[pb.SampleResponse]:
-    """Yields a batch as one message, or several if it is large."""
-    header = pb.BatchHeader(
-        item_keys=encode(sampled.item_keys),
-        probabilities=encode(sampled.probabilities),
-        row_counts=encode(sampled.row_counts),
-        times_sampled=encode(sampled.times_sampled),
-        item_count=sampled.item_count,
-        total_priority=sampled.total_priority,
-        context_row_count=context_row_count,
-        columns=[tensor_spec(name, values) for name, values in sampled.columns.items()],
-    )
-    message = pb.SampleResponse(batch_index=batch_index, header=header)
-    for parts in split(sampled.columns.values()):
-        if message.parts:
-            yield message
-            message = pb.SampleResponse(batch_index=batch_index)
-        message.parts.extend(parts)
-    message.last = True
-    yield message
+from mycelia_replay.histogram import Histogram
+from mycelia_replay.memory import resident_bytes
+from mycelia_replay.table import Table
 
 
 def table_info(gate: Gate) -> pb.TableInfo:
@@ -43,6 +18,9 @@ def table_info(gate: Gate) -> pb.TableInfo:
         row_count=table.row_count,
         item_count=table.item_count,
         reserved_bytes=table.nbytes,
+        used_bytes=table.used_bytes,
+        times_sampled=_histogram(table.draws.times_sampled),
+        sample_age_seconds=_histogram(table.draws.age_seconds),
         inserted_row_count=counters.inserted_rows,
         inserted_item_count=counters.inserted_items,
         sampled_item_count=counters.sampled_items,
@@ -62,3 +40,31 @@ def table_info(gate: Gate) -> pb.TableInfo:
             sample_wait_seconds=gate.samples.wait_seconds,
         ),
     )
+
+
+def server_info(checkpointer: Checkpointer | None, baseline_bytes: int) -> pb.ServerInfo:
+    """Describes this process."""
+    info = pb.ServerInfo(resident_bytes=resident_bytes(), baseline_bytes=baseline_bytes)
+    if checkpointer and checkpointer.last:
+        info.checkpoint_count = checkpointer.saved_count
+        info.checkpoint_time = checkpointer.last.time
+        info.checkpoint_pause_seconds = checkpointer.last.pause_seconds
+        info.checkpoint_bytes = checkpointer.last.byte_count
+    return info
+
+
+def exchanged_counts(table: Table) -> pb.ExchangeCountsResponse:
+    """Describes what a table has counted itself."""
+    inserted, sampled = table.limiter.counts
+    return pb.ExchangeCountsResponse(
+        inserted_item_count=inserted,
+        sampled_item_count=sampled,
+        min_item_count=table.limiter.min_items,
+        item_count=table.item_count,
+        total_priority=table.total_priority,
+        ready=table.item_count >= table.limiter.min_items and table.can_draw(1),
+    )
+
+
+def _histogram(histogram: Histogram) -> pb.Histogram:
+    return pb.Histogram(bounds=histogram.bounds, counts=histogram.counts, sum=histogram.sum)

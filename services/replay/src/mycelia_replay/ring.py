@@ -1,4 +1,4 @@
-"""The ring: rows by column in preallocated arrays, each linked to its neighbours.
+"""The ring: rows by column, each linked to its neighbours.
 
 Rows are numbered by a counter that never goes back: the row's *key*. Row k lies
 in slot k % capacity until row k + capacity overwrites it, so a key tells which
@@ -15,10 +15,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mycelia_core.specs import Signature
+from mycelia_core.specs import Codec, ColumnSpec, Signature
 from mycelia_replay.arrays import AnyArray, Ints
+from mycelia_replay.columns.column import Allocate, Column, Gathered, Values
+from mycelia_replay.columns.compressed import CompressedColumn
+from mycelia_replay.columns.dense import DenseColumn
 from mycelia_replay.row_hold import RowHold
-from mycelia_replay.state import State, UnfitStateError
+from mycelia_replay.state import State
 from mycelia_replay.streams import Arrival
 
 
@@ -32,8 +35,7 @@ class Ring:
         """The key that the next row will have."""
         self._oldest_kept = 0
         self._columns = {
-            column.name: np.zeros((capacity, *column.shape), column.dtype)
-            for column in signature.columns
+            column.name: _make_column(column, capacity) for column in signature.columns
         }
         self._next = np.zeros(capacity, np.int64)
         self._previous = np.zeros(capacity, np.int64)
@@ -45,9 +47,16 @@ class Ring:
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved."""
+        """Bytes reserved, or held where the size is not known before."""
         columns = sum(column.nbytes for column in self._columns.values())
         return columns + self._next.nbytes + self._previous.nbytes
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of that in use: rows that have been stored since the start, and their links."""
+        used = min(self.capacity, self.next_key)
+        columns = sum(column.used_bytes(used) for column in self._columns.values())
+        return columns + self._next[:used].nbytes + self._previous[:used].nbytes
 
     def oldest_key(self, after: int = 0) -> int:
         """Returns the oldest key still held once `after` more rows are stored."""
@@ -62,7 +71,7 @@ class Ring:
         newest = self.next_key - 1
         return newest - (newest - slots) % self.capacity
 
-    def store(self, arrival: Arrival, columns: Mapping[str, AnyArray], last_keys: Ints) -> None:
+    def store(self, arrival: Arrival, columns: Mapping[str, Values], last_keys: Ints) -> None:
         """Writes new rows over the oldest ones and links them.
 
         Args:
@@ -117,13 +126,9 @@ class Ring:
             self._next.take(window[i - 1], out=window[i], mode="clip")
         return window
 
-    def gather(self, window: Ints) -> dict[str, AnyArray]:
+    def gather(self, window: Ints, allocate: Allocate = np.empty) -> dict[str, Gathered]:
         """Returns copies of the rows at `window` [W, n], column by column: [W, n, ...]."""
-        flat = window.reshape(-1)
-        return {
-            name: column.take(flat, axis=0).reshape(*window.shape, *column.shape[1:])
-            for name, column in self._columns.items()
-        }
+        return {name: column.gather(window, allocate) for name, column in self._columns.items()}
 
     def state(self) -> State:
         """Copies all but the rows themselves; those are for `hold`."""
@@ -148,7 +153,7 @@ class Ring:
 
         The ring remembers one hold; a new one takes the place of the one before.
         """
-        row_bytes = sum(column[:1].nbytes for column in self._columns.values())
+        row_bytes = sum(column.spec.row_bytes for column in self._columns.values())
         self._hold = RowHold(self.read, self.oldest_key(), self.next_key, row_bytes)
         return self._hold
 
@@ -157,9 +162,13 @@ class Ring:
         self._hold = None
 
     def read(self, first_key: int, end_key: int) -> dict[str, AnyArray]:
-        """Copies the rows from one key up to another, column by column."""
+        """Copies the rows from one key up to another, as arrays named `column` or `column/part`."""
         slots = np.arange(first_key, end_key) % self.capacity
-        return {name: column.take(slots, axis=0) for name, column in self._columns.items()}
+        return {
+            f"{name}/{part}" if part else name: array
+            for name, column in self._columns.items()
+            for part, array in column.read(slots).items()
+        }
 
     def load_rows(self, first_key: int, columns: Mapping[str, AnyArray], skip: int = 0) -> None:
         """Puts back rows that `read` returned, but for the first `skip` of them.
@@ -168,24 +177,24 @@ class Ring:
           UnfitStateError: they do not fit the ring's columns.
         """
         for name, column in self._columns.items():
-            values = State(columns).array(name)
-            if (values.dtype, values.shape[1:]) != (column.dtype, column.shape[1:]):
-                raise UnfitStateError(
-                    f"column {name!r}: got {values.dtype} {list(values.shape[1:])}, "
-                    f"expected {column.dtype} {list(column.shape[1:])}"
-                )
-            start = (first_key + skip) % self.capacity
-            head = min(len(values) - skip, self.capacity - start)
-            column[start : start + head] = values[skip : skip + head]
-            column[: len(values) - skip - head] = values[skip + head :]
+            parts = {"": columns[name]} if name in columns else State(columns).part(name).arrays
+            column.restore((first_key + skip) % self.capacity, parts, skip)
 
-    def _write(self, columns: Mapping[str, AnyArray], count: int) -> None:
+    def _write(self, columns: Mapping[str, Values], count: int) -> None:
         if self._hold:
             self._hold.before_overwrite(self.next_key + count - self.capacity)
         start = self.next_key % self.capacity
         head = min(count, self.capacity - start)
         for name, column in self._columns.items():
             values = columns[name]
-            column[start : start + head] = values[:head]
-            if head < count:
-                column[: count - head] = values[head:]
+            if head == count:
+                column.write(start, values)
+            else:
+                column.write(start, values[:head])
+                column.write(0, values[head:])
+
+
+def _make_column(spec: ColumnSpec, capacity: int) -> Column:
+    if spec.codec is Codec.RAW:
+        return DenseColumn(spec, capacity)
+    return CompressedColumn(spec, capacity)

@@ -17,8 +17,10 @@ Columns = Mapping[str, AnyArray]
 
 
 class RowHold:
-    """The rows of keys `[first_key, end_key)`. Made and told of by the ring's owner, read by one
-    other thread."""
+    """The rows of keys `[first_key, end_key)`.
+
+    Made and told of overwrites by the ring's owner, read by one other thread.
+    """
 
     def __init__(
         self, read: Callable[[int, int], Columns], first_key: int, end_key: int, row_bytes: int
@@ -35,6 +37,8 @@ class RowHold:
         self.end_key = end_key
         self.block_rows = max(1, BLOCK_BYTES // max(1, row_bytes))
         """How many rows are read together at most."""
+        self.block_bytes = self.block_rows * row_bytes
+        """About how large those are."""
         self.aside_bytes = 0
         """How much had to be put aside so far."""
         self._read = read

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mycelia_replay.arrays import AnyArray, Floats
+from mycelia_core.compression import CompressedRows
+from mycelia_replay.arrays import Bools, Floats
+from mycelia_replay.columns.column import Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Rows:
     segments: Sequence[Segment]
     """No stream comes twice."""
 
-    columns: Mapping[str, AnyArray]
+    columns: Mapping[str, Values]
     """Each [rows, ...], the segments' rows one after another."""
 
     priorities: Floats | None
@@ -30,3 +32,10 @@ class Rows:
 
     row_count: int
     """The sum over the segments."""
+
+    def flags(self, name: str) -> Bools:
+        """Returns a bool column [rows]; such are never compressed."""
+        values = self.columns[name]
+        if isinstance(values, CompressedRows):
+            raise TypeError(f"column {name!r} is compressed")
+        return values

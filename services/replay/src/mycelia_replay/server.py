@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from mycelia.replay.v1 import replay_pb2_grpc
 from mycelia_core.rpc.server import Server
+from mycelia_replay.checkpoint.checkpointer import Checkpointer
 from mycelia_replay.gate import Gate
 from mycelia_replay.servicer import SERVICE_NAME, ReplayServicer
 
@@ -31,9 +32,11 @@ class ReplayServer:
         """
         await self._server.start()
 
-    def open(self, run_id: str, gates: Iterable[Gate]) -> None:
+    def open(
+        self, run_id: str, gates: Iterable[Gate], checkpointer: Checkpointer | None = None
+    ) -> None:
         """Takes ownership of a run's tables and serves them."""
-        self._servicer.open(run_id, gates)
+        self._servicer.open(run_id, gates, checkpointer)
 
     async def stop(self, grace_seconds: float = 0.5) -> None:
         """Sends waiting callers away, then ends what is left after the grace."""

@@ -1,9 +1,8 @@
 """The replay service in a run: joins, waits for the signature, serves, reports."""
 
 import asyncio
-import logging
 import threading
-from typing import TypeVar
+from collections.abc import Sequence
 
 from mycelia.run.v1 import run_pb2
 from mycelia_core.clients.membership import Membership
@@ -13,13 +12,12 @@ from mycelia_core.lifecycle import StopSignal
 from mycelia_core.rpc.errors import UnavailableError
 from mycelia_core.seeds import seed_sequence
 from mycelia_core.specs import Signature
+from mycelia_replay.checkpoint.storage import Storage
 from mycelia_replay.gate import Gate
+from mycelia_replay.opening import Opened, open_tables
+from mycelia_replay.saving import saved_until
 from mycelia_replay.server import ReplayServer
 from mycelia_replay.table import Table
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 JOIN_SECONDS = 120.0
 """How long to wait for the run, and then for the first actor's signature."""
@@ -29,7 +27,11 @@ REPORT_SECONDS = 0.25
 
 
 async def serve_run(
-    server: ReplayServer, registry: str, advertised_address: str, stop: StopSignal
+    server: ReplayServer,
+    registry: str,
+    advertised_address: str,
+    stop: StopSignal,
+    storage: Storage | None = None,
 ) -> None:
     """Serves the tables of the run at `registry` until the run ends or `stop`.
 
@@ -38,9 +40,10 @@ async def serve_run(
       registry: the address of the run registry.
       advertised_address: where others reach the server.
       stop: ends it early.
+      storage: where checkpoints are; None for none.
 
     Raises:
-      ValueError: the run's table settings contradict one another.
+      ValueError: the run's table settings contradict one another, or those of the checkpoint.
       TimeoutError: run or signature did not come in time.
       StoppedError: `stop` came first.
       StatusError: the registry refused.
@@ -51,13 +54,16 @@ async def serve_run(
             client.join,
             run_pb2.ROLE_REPLAY,
             address=advertised_address,
+            instance_id=storage.instance_id if storage else None,
             wait_seconds=JOIN_SECONDS,
             stop=stopping,
         )
         try:
             signature = await asyncio.to_thread(client.wait_for_signature, JOIN_SECONDS, stopping)
-            gate = _open(server, membership, signature)
-            await _report_until_end(gate, membership, stopping)
+            opened = await _open(server, membership, signature, storage)
+            period = membership.config.replay.checkpoint_period_seconds
+            async with saved_until(server, opened.checkpointer, period):
+                await _report_until_end(opened.gates, membership, stopping)
         finally:
             await server.stop()
             await asyncio.to_thread(membership.leave)
@@ -94,25 +100,26 @@ def counters(gate: Gate) -> dict[str, float]:
     }
 
 
-def _open(server: ReplayServer, membership: Membership, signature: Signature) -> Gate:
+async def _open(
+    server: ReplayServer, membership: Membership, signature: Signature, storage: Storage | None
+) -> Opened:
     config = membership.config
-    table = Table(resolve_table(config), signature, seed_sequence(config.seed, "replay"))
-    gate = Gate(table)
-    gate.check_batch_size(config.learner.batch_size)
-    server.open(membership.run_id, [gate])
-    logger.info(
-        "serving table %r of run %s: %d rows, %.1f MB, columns %s",
-        table.name,
-        membership.run_id,
-        table.config.capacity_rows,
-        table.nbytes / 1e6,
-        ", ".join(f"{column.name} {column}" for column in signature.columns),
-    )
-    return gate
+    table_config = resolve_table(config)
+
+    def make() -> Sequence[Table]:
+        seed = seed_sequence(config.seed, "replay", membership.index)
+        return [Table(table_config, signature, seed)]
+
+    opened = await open_tables(server, membership.run_id, make, storage)
+    for gate in opened.gates:
+        gate.check_batch_size(config.learner.batch_size)
+    return opened
 
 
-async def _report_until_end(gate: Gate, membership: Membership, stopping: threading.Event) -> None:
+async def _report_until_end(
+    gates: Sequence[Gate], membership: Membership, stopping: threading.Event
+) -> None:
     while not stopping.is_set() and not membership.finished.is_set():
-        membership.set_counters(counters(gate))
+        membership.set_counters(counters(gates[0]))
         await asyncio.sleep(REPORT_SECONDS)
-    membership.set_counters(counters(gate))
+    membership.set_counters(counters(gates[0]))

@@ -16,10 +16,17 @@ from mycelia_core.rpc.errors import (
     StatusError,
     UnavailableError,
 )
+from mycelia_replay.batch_sender import BatchSender
+from mycelia_replay.checkpoint.checkpointer import Checkpointer
 from mycelia_replay.credit import Credit
 from mycelia_replay.gate import Gate
-from mycelia_replay.requests import parse_insert, parse_update
-from mycelia_replay.responses import batch_messages, table_info
+from mycelia_replay.memory import resident_bytes
+from mycelia_replay.requests import parse_elsewhere, parse_insert, parse_update
+from mycelia_replay.responses import (
+    exchanged_counts,
+    server_info,
+    table_info,
+)
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ReplayService"].full_name
 
@@ -37,11 +44,16 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
         self._run_id = ""
         self._gates: dict[str, Gate] = {}
         self._credits: set[Credit] = set()
+        self._checkpointer: Checkpointer | None = None
+        self._baseline_bytes = resident_bytes()
         self._unavailable = "the server is starting: the run's signature is not known yet"
 
-    def open(self, run_id: str, gates: Iterable[Gate]) -> None:
+    def open(
+        self, run_id: str, gates: Iterable[Gate], checkpointer: Checkpointer | None = None
+    ) -> None:
         """Takes ownership of the run's tables and begins to serve them."""
         self._run_id = run_id
+        self._checkpointer = checkpointer
         self._gates = {gate.table.name: gate for gate in gates}
         self._unavailable = ""
 
@@ -91,15 +103,13 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
             if first.batch_size < 1:
                 raise InvalidArgumentError(f"batch_size: got {first.batch_size}, expected >= 1")
             gate.check_batch_size(first.batch_size)
-            batch_index = 0
-            while await credit.take():
-                sampled = await gate.sample(first.batch_size)
-                for message in batch_messages(batch_index, sampled, gate.table.window.context_rows):
-                    yield message
-                batch_index += 1
+            sender = BatchSender(gate, credit, first, context.peer())
+            async for message in sender.messages():
+                yield message
         finally:
             self._credits.discard(credit)
             reader.cancel()
+            credit.close()
 
     async def UpdatePriorities(
         self, request: pb.UpdatePrioritiesRequest, context: Context
@@ -116,7 +126,10 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
         self._check_run(request.run_id)
         names = request.tables or self._gates
         gates = [self._find_gate(request.run_id, name) for name in names]
-        return pb.GetInfoResponse(tables=[table_info(gate) for gate in gates])
+        return pb.GetInfoResponse(
+            tables=[table_info(gate) for gate in gates],
+            server=server_info(self._checkpointer, self._baseline_bytes),
+        )
 
     async def Reset(self, request: pb.ResetRequest, context: Context) -> pb.ResetResponse:
         """Removes every row and item of a table."""
@@ -124,6 +137,30 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
         removed = gate.table.reset()
         gate.notify()
         return pb.ResetResponse(removed_row_count=removed)
+
+    async def SaveCheckpoint(
+        self, request: pb.SaveCheckpointRequest, context: Context
+    ) -> pb.SaveCheckpointResponse:
+        """Saves all tables as they are now."""
+        self._check_run(request.run_id)
+        if self._checkpointer is None:
+            raise FailedPreconditionError("no checkpoint: started without --checkpoint-dir")
+        saved = await self._checkpointer.save()
+        return pb.SaveCheckpointResponse(
+            path=str(saved.path),
+            byte_count=saved.byte_count,
+            pause_seconds=saved.pause_seconds,
+            write_seconds=saved.write_seconds,
+        )
+
+    async def ExchangeCounts(
+        self, request: pb.ExchangeCountsRequest, context: Context
+    ) -> pb.ExchangeCountsResponse:
+        """Tells a table of the other shards, and returns what it has itself."""
+        gate = self._find_gate(request.run_id, request.table)
+        gate.table.limiter.tell(parse_elsewhere(request))
+        gate.notify()
+        return exchanged_counts(gate.table)
 
     def _find_gate(self, run_id: str, table: str) -> Gate:
         self._check_run(run_id)

@@ -92,6 +92,12 @@ class Streams:
         """How many streams are remembered."""
         return len(self._index)
 
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes are in use."""
+        arrays = (self._next_row, self._position, self._ended, self._history)
+        return sum(a.nbytes for a in arrays) + sum(len(name) + 150 for name in self._ids)
+
     def place(self, segments: Sequence[Segment], first: Bools, ended: Bools) -> Arrival:
         """Finds out which rows are new and where in their streams they belong.
 

@@ -1,7 +1,8 @@
 """A table: rows in a ring, the items made of them, a selector and a rate limiter."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +11,17 @@ from mycelia_core.config import TableConfig, WindowConfig
 from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_core.specs import FIRST, TERMINATED, TRUNCATED, Signature
 from mycelia_replay.arrays import AnyArray, Floats, Ints
+from mycelia_replay.columns.column import Allocate, Gathered
+from mycelia_replay.draw_figures import DrawFigures
 from mycelia_replay.rate_limiter import RateLimiter
 from mycelia_replay.ring import Ring
+from mycelia_replay.row_hold import RowHold
 from mycelia_replay.rows import Rows
 from mycelia_replay.selectors.fifo import Fifo
 from mycelia_replay.selectors.prioritized import Prioritized
 from mycelia_replay.selectors.selector import Selector
 from mycelia_replay.selectors.uniform import Uniform
+from mycelia_replay.state import State
 from mycelia_replay.streams import Arrival, Streams
 from mycelia_replay.windows import completed_items
 
@@ -49,7 +54,7 @@ class Sampled:
     item_count: int
     total_priority: float
 
-    columns: dict[str, AnyArray]
+    columns: dict[str, Gathered]
     """Each [W, B, ...]."""
 
 
@@ -87,6 +92,7 @@ class Table:
         self.signature = signature
         self.window = _checked_window(config)
         self.counters = Counters()
+        self.draws = DrawFigures()
         self.item_count = 0
         self.limiter = RateLimiter(
             samples_per_insert=config.samples_per_insert,
@@ -136,6 +142,13 @@ class Table:
         )
         return self._ring.nbytes + self._selector.nbytes + sum(a.nbytes for a in arrays)
 
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of that in use: slots that have been filled."""
+        fixed = self.nbytes - self._ring.nbytes
+        filled = min(1.0, self._ring.next_key / self._ring.capacity)
+        return self._ring.used_bytes + int(fixed * filled) + self._streams.nbytes
+
     def place(self, rows: Rows) -> Arrival:
         """Finds out which rows are new and where they belong; changes nothing.
 
@@ -148,8 +161,8 @@ class Table:
                 f"request: got {rows.row_count} rows, expected at most "
                 f"capacity_rows={self._ring.capacity} of table {self.name!r}"
             )
-        ended = rows.columns[TERMINATED] | rows.columns[TRUNCATED]
-        return self._streams.place(rows.segments, rows.columns[FIRST], ended)
+        ended = rows.flags(TERMINATED) | rows.flags(TRUNCATED)
+        return self._streams.place(rows.segments, rows.flags(FIRST), ended)
 
     def insert(self, rows: Rows) -> Inserted:
         """Stores the new ones among the rows and makes the items that they complete.
@@ -171,8 +184,13 @@ class Table:
             return False
         return not self.config.max_times_sampled or self._has_draws(batch_size)
 
-    def sample(self, batch_size: int) -> Sampled:
-        """Draws a batch. Only when `can_draw(batch_size)`."""
+    def sample(self, batch_size: int, allocate: Allocate = np.empty) -> Sampled:
+        """Draws a batch. Only when `can_draw(batch_size)`.
+
+        Args:
+          batch_size: B.
+          allocate: makes the arrays that dense columns are gathered in.
+        """
         item_count, total = self.item_count, self.total_priority
         if self.config.max_times_sampled:
             slots, probabilities = self._draw_limited(batch_size)
@@ -187,8 +205,9 @@ class Table:
             times_sampled=self._times_sampled[slots],
             item_count=item_count,
             total_priority=total,
-            columns=self._ring.gather(window),
+            columns=self._ring.gather(window, allocate),
         )
+        self.draws.drawn(sampled.item_keys, sampled.times_sampled)
         self.counters.sampled_items += batch_size
         self.limiter.count_sample(batch_size)
         return sampled
@@ -219,8 +238,69 @@ class Table:
         self._remove(self._has_item.nonzero()[0])
         return self._ring.clear()
 
+    def state(self) -> State:
+        """Copies all but the rows: what an exact continuation needs. Takes milliseconds."""
+        return State.of(
+            {
+                "has_item": self._has_item,
+                "initial_priorities": self._initial_priorities,
+                "row_counts": self._row_counts,
+                "times_sampled": self._times_sampled,
+            },
+            item_count=self.item_count,
+            draws_left=self._draws_left,
+            counters=asdict(self.counters),
+            generator=self._generator.bit_generator.state,
+        ).joined(
+            ring=self._ring.state(),
+            streams=self._streams.state(),
+            selector=self._selector.state(),
+            limiter=self.limiter.state(),
+            draws=self.draws.state(),
+        )
+
+    def load_state(self, state: State) -> None:
+        """Takes over what `state` of a table with the same settings returned.
+
+        Raises:
+          UnfitStateError: its settings were others; this table is of no use then.
+        """
+        state.copy_into(
+            has_item=self._has_item,
+            initial_priorities=self._initial_priorities,
+            row_counts=self._row_counts,
+            times_sampled=self._times_sampled,
+        )
+        self.item_count = state.scalar("item_count")
+        self._draws_left = state.scalar("draws_left")
+        self.counters = Counters(**state.scalar("counters"))
+        self._generator.bit_generator.state = state.scalar("generator")
+        self._ring.load_state(state.part("ring"))
+        self._streams.load_state(state.part("streams"))
+        self._selector.load_state(state.part("selector"))
+        self.limiter.load_state(state.part("limiter"))
+        self.draws.load_state(state.part("draws"))
+
+    @property
+    def oldest_key(self) -> int:
+        """The key of the oldest row held."""
+        return self._ring.oldest_key()
+
+    def hold_rows(self) -> RowHold:
+        """Takes hold of the rows for another thread to read; see `Ring.hold`."""
+        return self._ring.hold()
+
+    def let_rows_go(self) -> None:
+        """Ends the hold."""
+        self._ring.let_go()
+
+    def load_rows(self, first_key: int, columns: Mapping[str, AnyArray], skip: int = 0) -> None:
+        """Puts back rows that a hold has read; see `Ring.load_rows`."""
+        self._ring.load_rows(first_key, columns, skip)
+
     def _store(self, arrival: Arrival, rows: Rows) -> None:
         first_key, count = self._ring.next_key, arrival.new_count
+        self.draws.stored(first_key, self._ring.oldest_key())
         priorities, columns = rows.priorities, rows.columns
         if arrival.kept is not None:
             columns = {name: values[arrival.kept] for name, values in columns.items()}

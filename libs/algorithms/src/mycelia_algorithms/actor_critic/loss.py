@@ -21,11 +21,11 @@ class ActorCriticLoss:
 def actor_critic_loss(
     policy: Distribution,
     value: Tensor,
+    *,
     action: Tensor,
     advantage: Tensor,
     return_: Tensor,
     weight: Tensor,
-    *,
     value_coefficient: float,
     entropy_coefficient: float,
 ) -> ActorCriticLoss:

@@ -68,10 +68,10 @@ class ActorCriticSource:
         loss = actor_critic_loss(
             output.policy,
             output.value,
-            rollout.action,
-            self._maybe_normalised(advantage, rollout.valid),
-            advantage + output.value.detach(),
-            rollout.valid / max(1, count),
+            action=rollout.action,
+            advantage=self._maybe_normalised(advantage, rollout.valid),
+            return_=advantage + output.value.detach(),
+            weight=rollout.valid / max(1, count),
             value_coefficient=config.value_coefficient,
             entropy_coefficient=config.entropy_coefficient,
         )

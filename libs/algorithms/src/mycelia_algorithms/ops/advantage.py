@@ -75,7 +75,8 @@ def generalised_advantage(
     if value.shape != reward.shape:
         raise ValueError(f"need value {tuple(reward.shape)}, got {tuple(value.shape)}")
     delta = reward + gamma * next_value.detach() * ~terminated - value.detach()
-    carry = gamma * gae_lambda * ~ends
+    # A Python number times a bool tensor would be float32, whatever the rest is.
+    carry = gamma * gae_lambda * (~ends).to(delta.dtype)
     advantage = torch.empty_like(delta)
     following = torch.zeros_like(delta[0])
     for t in range(len(delta) - 1, -1, -1):

@@ -46,8 +46,9 @@ class Moments:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]], name: str) -> Self:
         """Reads `statistics/{name}/mean`, `.../m2` and `.../count`."""
-        mean, m2, count = (tensors[f"{STATISTICS}{name}/{part}"] for part in ("mean", "m2", "count"))
-        return cls(np.asarray(mean), np.asarray(m2), float(count))
+        parts = f"{STATISTICS}{name}/"
+        mean, m2 = np.asarray(tensors[f"{parts}mean"]), np.asarray(tensors[f"{parts}m2"])
+        return cls(mean, m2, float(tensors[f"{parts}count"]))
 
     def to_tensors(self, name: str) -> dict[str, Floats]:
         """Names the parts as they travel with the weights."""

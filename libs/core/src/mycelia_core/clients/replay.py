@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia.replay.v1 import replay_pb2_grpc
+from mycelia_core.clients.batches import Batch
 from mycelia_core.clients.failures import translated_errors
-from mycelia_core.clients.sampler import Batch, Sampler
+from mycelia_core.clients.sampler import Sampler
 from mycelia_core.clients.trajectory_writer import BackPressureTimeout, TrajectoryWriter
 from mycelia_core.codec import encode
 from mycelia_core.rpc.channel import open_channel

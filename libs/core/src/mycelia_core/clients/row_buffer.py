@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from mycelia.experience.v1 import tensor_pb2
 from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia_core.codec import dtype_to_proto, encode, raw_bytes
+from mycelia_core.compression import compress
 from mycelia_core.parts import PART_BYTES
 from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_core.rpc.options import MAX_MESSAGE_BYTES
-from mycelia_core.specs import FIRST, Signature
+from mycelia_core.specs import FIRST, Codec, Signature
 
 Rows = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -131,21 +132,18 @@ class RowBuffer:
                 )
                 if count
             ],
-            columns=[
-                pb.ColumnData(
-                    name=spec.name,
-                    values=tensor_pb2.Tensor(
-                        dtype=dtype,
-                        shape=(len(order), *spec.shape),
-                        data=raw_bytes(buffer.take(order, axis=0)),
-                    ),
-                )
-                for spec, dtype, buffer in zip(
-                    self._specs, self._dtypes, self._columns, strict=True
-                )
-            ],
+            columns=[self._column_data(column, order) for column in range(len(self._specs))],
             priorities=_known_priorities(self._priorities[order]),
         )
+
+    def _column_data(self, column: int, order: Ints) -> pb.ColumnData:
+        spec, values = self._specs[column], self._columns[column].take(order, axis=0)
+        if spec.codec is not Codec.RAW:
+            return pb.ColumnData(name=spec.name, compressed=compress(spec, values).to_proto())
+        tensor = tensor_pb2.Tensor(
+            dtype=self._dtypes[column], shape=values.shape, data=raw_bytes(values)
+        )
+        return pb.ColumnData(name=spec.name, values=tensor)
 
     def _check(self, columns: Mapping[str, Rows], count: int, priorities: Floats | None) -> None:
         for spec in self._specs:

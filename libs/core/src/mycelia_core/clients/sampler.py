@@ -5,61 +5,25 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import grpc
-import numpy as np
-from numpy.typing import NDArray
 
 from mycelia.replay.v1 import replay_pb2 as pb
+from mycelia_core.clients.batches import Batch, BatchReader
 from mycelia_core.clients.insert_stream import CHECK_SECONDS
 from mycelia_core.clients.resuming import final_failure
 from mycelia_core.clients.waiting import LOG_PERIOD_SECONDS, Backoff, StoppedError
-from mycelia_core.codec import decode
-from mycelia_core.parts import Assembler
 from mycelia_core.rpc.errors import StatusError
 
 if TYPE_CHECKING:
     from mycelia_core.clients.replay import ReplayClient
 
+__all__ = ["Batch", "Sampler"]
+
 logger = logging.getLogger(__name__)
-
-MAX_BATCH_BYTES = 2**31
-"""The largest batch that is taken in."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """B items whose windows are W rows long, context included. All arrays are read-only."""
-
-    item_keys: NDArray[np.int64]
-    """[B], what `ReplayClient.update_priorities` takes."""
-
-    probabilities: NDArray[np.float64]
-    """[B] with which each item was drawn."""
-
-    row_counts: NDArray[np.int32]
-    """[B] how many rows of each window are real, context not counted; the
-    others repeat the last real one. Fewer than asked for at an episode's end,
-    or before a gap in the stream, where the last row is an ordinary one."""
-
-    times_sampled: NDArray[np.int32]
-    """[B] how often each item has been sampled, this time included."""
-
-    item_count: int
-    """How many items the table held."""
-
-    total_priority: float
-    """The sum of their priorities, after the exponent."""
-
-    context_rows: int
-    """How many of the W rows come before the item's first one."""
-
-    columns: dict[str, NDArray[Any]]
-    """Each [W, B, ...]: time first."""
 
 
 class Sampler:
@@ -219,11 +183,14 @@ class Sampler:
             self._outbox = outbox
             outbox.put(self._first_request(self._prefetch - len(self._ready)))
             self._call = call = self._client.stub.Sample(iter(outbox.get, None))
-        for batch in _batches(call):
-            backoff.reset()
-            with self._changed:
-                self._ready.append(batch)
-                self._changed.notify_all()
+        reader = BatchReader(outbox.put)
+        for response in call:
+            batch = reader.add(response)
+            if batch:
+                backoff.reset()
+                with self._changed:
+                    self._ready.append(batch)
+                    self._changed.notify_all()
 
     def _first_request(self, credit: int) -> pb.SampleRequest:
         return pb.SampleRequest(
@@ -231,33 +198,10 @@ class Sampler:
             table=self._table,
             batch_size=self._batch_size,
             credit=credit,
+            accepts_shared_memory=True,
         )
 
     def _fail(self, error: StatusError | TimeoutError) -> None:
         with self._changed:
             self._failure = error
             self._changed.notify_all()
-
-
-def _batches(responses: Iterator[pb.SampleResponse]) -> Iterator[Batch]:
-    """Puts batches together from their parts."""
-    for response in responses:
-        if response.HasField("header"):
-            header = response.header
-            assembler = Assembler(header.columns, MAX_BATCH_BYTES)
-        assembler.add(response.parts)
-        if response.last:
-            yield _batch(header, assembler.finish())
-
-
-def _batch(header: pb.BatchHeader, columns: dict[str, NDArray[Any]]) -> Batch:
-    return Batch(
-        item_keys=decode(header.item_keys, name="item_keys"),
-        probabilities=decode(header.probabilities, name="probabilities"),
-        row_counts=decode(header.row_counts, name="row_counts"),
-        times_sampled=decode(header.times_sampled, name="times_sampled"),
-        item_count=header.item_count,
-        total_priority=header.total_priority,
-        context_rows=header.context_row_count,
-        columns=columns,
-    )

@@ -63,22 +63,28 @@ class _Adapter:
 
     def reset(self, seeds: Sequence[int]) -> Observation:
         """Starts new episodes; N seeds. A native vector environment takes the first for all."""
-        one_each = isinstance(self._vector, SyncVectorEnv | AsyncVectorEnv)
-        seed: Any = list(seeds) if one_each else seeds[0]
-        batch, _ = self._vector.reset(seed=seed)
+        batch = self._reset_vector(seeds)
         self._statistics = EpisodeStatistics(self.count)
-        return Observation(self.observation.encode_batch(batch), self._all, self._all)
+        return Observation(self._encode(batch), self._all, self._all)
 
     def close(self) -> None:
         """Closes the environments."""
         self._vector.close()
+
+    def _encode(self, batch: Any) -> Columns:
+        return self.observation.encode_batch(batch)
+
+    def _reset_vector(self, seeds: Sequence[int]) -> Any:
+        one_each = isinstance(self._vector, SyncVectorEnv | AsyncVectorEnv)
+        seed: Any = list(seeds) if one_each else seeds[0]
+        return self._vector.reset(seed=seed)[0]
 
     def _step(self, action: Columns) -> tuple[Columns, NDArray[np.float64], Flags, Flags, Any]:
         batch, reward, terminated, truncated, infos = self._vector.step(
             self.action.decode_batch(action)
         )
         return (
-            self.observation.encode_batch(batch),
+            self._encode(batch),
             np.array(reward, np.float64),
             np.array(terminated, np.bool_),
             np.array(truncated, np.bool_),
@@ -94,10 +100,12 @@ class _Adapter:
         truncated: Flags,
         final_observation: Callable[[NDArray[np.int64]], Columns],
         stepped: Flags | None = None,
+        life_lost: Flags | None = None,
     ) -> StepResult:
         ended = np.flatnonzero(terminated | truncated)
+        over = ended if life_lost is None else ended[~life_lost[ended]]
         self._statistics.add(reward, 1 if stepped is None else stepped)
-        returns, lengths = self._statistics.finish(ended)
+        returns, lengths = self._statistics.finish(over)
         return StepResult(
             observation=observation,
             reward=reward,
@@ -108,6 +116,7 @@ class _Adapter:
             final_observation=final_observation(ended) if ended.size else {},
             episode_returns=returns,
             episode_lengths=lengths,
+            over=None if life_lost is None else over,
         )
 
 
@@ -138,7 +147,7 @@ class NextStepEnvironments(_Adapter):
             reward=reward,
             terminated=terminated,
             truncated=truncated,
-            final_observation=lambda ended: _rows(columns, ended),
+            final_observation=lambda ended: take_rows(columns, ended),
             stepped=stepped,
         )
 
@@ -176,7 +185,7 @@ class DisabledEnvironments(_Adapter):
             reward=reward,
             terminated=terminated,
             truncated=truncated,
-            final_observation=lambda ended: _rows(columns, ended),
+            final_observation=lambda ended: take_rows(columns, ended),
         )
 
     def _reset(self, columns: Columns, ends: Flags) -> Columns:
@@ -190,7 +199,8 @@ class DisabledEnvironments(_Adapter):
         return merged
 
 
-def _rows(columns: Columns, slots: NDArray[np.int64]) -> Columns:
+def take_rows(columns: Columns, slots: NDArray[np.int64]) -> Columns:
+    """Returns the rows of environments `slots` [E], `[E, ...]`."""
     return {name: column[slots] for name, column in columns.items()}
 
 

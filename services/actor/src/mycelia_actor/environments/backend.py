@@ -1,50 +1,156 @@
 """Which backend steps the environments of an actor."""
 
-import gymnasium
-from gymnasium.vector import AutoresetMode
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 
-from mycelia_actor.environments.autoreset import Vector, adapt
-from mycelia_actor.environments.make import Environment, make_environment
+import numpy as np
+
 from mycelia_actor.environments.in_process import InProcessEnvironments
+from mycelia_actor.environments.joined_groups import JoinedGroups
+from mycelia_actor.environments.make import MakeEnvironmentError, make_environment
+from mycelia_actor.environments.native import make_ale, make_envpool, make_native
+from mycelia_actor.environments.spaces import action_columns, observation_columns
+from mycelia_actor.environments.supervisor import Supervisor
+from mycelia_actor.environments.thread_group import ThreadGroup
 from mycelia_actor.environments.vector import VectorEnvironment
+from mycelia_actor.environments.worker_group import WorkerGroup
 from mycelia_core.config import EnvConfig
 
+logger = logging.getLogger(__name__)
+
+_MEASURE_SECONDS = 0.05
+"""How long each backend is tried."""
+
+_MESSAGE_SECONDS = 150e-6
+"""About what a step of a worker process costs beyond its environments."""
+
 _NATIVE_FROM_COUNT = 8
-"""From how many environments on a native vector environment is the faster one. CartPole on one
+"""From how many environments on a native version in numpy is the faster one. CartPole on one
 core, steps/s at 1, 4, 8 and 16: native 35,000, 140,000, 290,000, 555,000; one by one 180,000."""
 
+_Maker = Callable[[EnvConfig, int], VectorEnvironment | None]
+"""Returns None if the backend does not have this environment."""
 
-def make_environments(config: EnvConfig, count: int) -> VectorEnvironment:
-    """Makes `count` environments behind the fastest backend that plays the same game.
+
+def make_environments(config: EnvConfig, count: int, groups: int = 1) -> VectorEnvironment:
+    """Makes `count` environments behind the backend of the config.
+
+    Args:
+      config: which environment, and which backend.
+      count: how many.
+      groups: how many groups to step them in; beyond 1, `JoinedGroups`, as
+        with worker processes.
 
     Raises:
-      MakeEnvironmentError: an environment cannot be made; the text says what was tried.
+      MakeEnvironmentError: an environment cannot be made, or not with this
+        backend; the text says what was tried.
     """
-    first = make_environment(config)
-    if count >= _NATIVE_FROM_COUNT and (native := _make_native(config, first, count)):
-        first.close()
-        return adapt(native)
-    return InProcessEnvironments([first, *(make_environment(config) for _ in range(count - 1))])
+    if groups > 1 and config.backend != "process":
+        sizes = [len(part) for part in np.array_split(np.arange(count), min(groups, count))]
+        starts = np.cumsum([0, *sizes]).tolist()
+        parts = [make_environments(config, size) for size in sizes]
+        return JoinedGroups([ThreadGroup(*pair) for pair in zip(parts, starts, strict=False)])
+    if config.backend == "auto":
+        return _make_fastest(config, count)
+    environments = MAKERS[config.backend](config, count)
+    if environments is None:
+        raise MakeEnvironmentError(
+            f"env.backend={config.backend!r} does not have env.id={config.id!r} with these "
+            "arguments, wrappers and preprocessing"
+        )
+    return environments
 
 
-def _make_native(config: EnvConfig, single: Environment, count: int) -> Vector | None:
-    """Makes the environment's own vector version, if it has one with the very same spaces."""
-    spec = single.spec
-    # A spec that does not lead back to the config's id is one of a class path.
-    if spec is None or spec.vector_entry_point is None or spec.id not in config.id:
-        return None
-    if spec.additional_wrappers:
-        return None
-    vector = gymnasium.make_vec(
-        spec.id, num_envs=count, vectorization_mode="vector_entry_point", **config.kwargs
+def measure(environments: VectorEnvironment, seconds: float) -> float:
+    """Returns how many steps per second the environments take with random actions."""
+    space = environments.action.space
+    space.seed(1)
+    environments.reset(range(environments.count))
+    action = environments.action.encode([space.sample() for _ in range(environments.count)])
+    environments.step(action)
+    env_steps, start = 0, time.perf_counter()
+    while (now := time.perf_counter()) - start < seconds:
+        env_steps += environments.step(action).step_count
+    return env_steps / (now - start)
+
+
+def _make_sync(config: EnvConfig, count: int) -> VectorEnvironment:
+    return InProcessEnvironments(
+        [make_environment(config) for _ in range(count)],
+        Supervisor(config, make_environment, count),
     )
-    # Some vector versions preprocess (Atari's do): that would be another game.
-    same = (
-        vector.single_observation_space == single.observation_space
-        and vector.single_action_space == single.action_space
-        and isinstance(vector.metadata.get("autoreset_mode"), AutoresetMode)
+
+
+def _make_processes(config: EnvConfig, count: int) -> VectorEnvironment:
+    single = make_environment(config)
+    spaces = (
+        observation_columns(single.observation_space),
+        action_columns(single.action_space),
     )
-    if not same:
-        vector.close()
+    single.close()
+    workers = min(count, config.processes or core_count())
+    parts = np.array_split(np.arange(count), workers)
+    return JoinedGroups([WorkerGroup(config, int(part[0]), len(part), spaces) for part in parts])
+
+
+def core_count() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _make_fastest(config: EnvConfig, count: int) -> VectorEnvironment:
+    """Tries the backends that have the environment, and keeps the fastest."""
+    if count >= _NATIVE_FROM_COUNT and (native := make_native(config, count)):
+        return native
+    with ExitStack() as losers:
+        rates: dict[str, float] = {}
+        best: VectorEnvironment | None = None
+        for name in ("sync", "ale", "envpool", "process"):
+            if name == "process" and not _may_pay(count, rates["sync"]):
+                continue
+            environments = _try(name, config, count)
+            if environments is None:
+                continue
+            rates[name] = measure(environments, _MEASURE_SECONDS)
+            if rates[name] < max(rates.values()):
+                losers.callback(environments.close)
+                continue
+            if best is not None:
+                losers.callback(best.close)
+            best = environments
+    assert best is not None, "`sync` has everything"
+    logger.info(
+        "env.backend=auto: steps per second %s",
+        ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items()),
+    )
+    return best
+
+
+def _try(name: str, config: EnvConfig, count: int) -> VectorEnvironment | None:
+    try:
+        return MAKERS[name](config, count)
+    except MakeEnvironmentError as error:
+        if name == "sync":
+            raise
+        logger.info("env.backend=auto: %s is passed over: %s", name, error)
         return None
-    return vector
+
+
+def _may_pay(count: int, sync_rate: float) -> bool:
+    """Whether worker processes may be faster, before any is started."""
+    workers = min(count, core_count())
+    together = count / sync_rate
+    apart = together / workers + _MESSAGE_SECONDS
+    return workers > 1 and apart < together
+
+
+MAKERS: dict[str, _Maker] = {
+    "sync": _make_sync,
+    "native": make_native,
+    "process": _make_processes,
+    "envpool": make_envpool,
+    "ale": make_ale,
+}

@@ -36,8 +36,8 @@ class InProcessEnvironments:
         self._all_ready = np.ones(self.count, np.bool_)
         self._seen: Columns = {}
         """What was shown last, for those that have nothing new."""
-        self.current_slot = -1
-        """Which one is being stepped; for whoever watches from outside."""
+        self.watched = np.full(1, -1, np.int64)
+        """[1] which one is being stepped, for whoever watches from outside; -1 for none."""
 
     def reset(self, seeds: Sequence[int]) -> Observation:
         """Starts new episodes; N seeds, one for each environment."""
@@ -58,7 +58,7 @@ class InProcessEnvironments:
         down = self._supervisor.down if self._supervisor else ()
         actions = self.action.decode(action)
         for slot, (environment, value) in enumerate(zip(self._environments, actions, strict=True)):
-            self.current_slot = slot
+            self.watched[0] = slot
             if slot in down:
                 self._restart(step, slot)
                 continue
@@ -70,7 +70,7 @@ class InProcessEnvironments:
                 self._fail(step, slot, error)
             else:
                 self._take(step, slot, outcome)
-        self.current_slot = -1
+        self.watched[0] = -1
         self._seen = step.columns
         return self._result(step)
 
@@ -158,6 +158,7 @@ class InProcessEnvironments:
             episode_lengths=lengths,
             stepped=stepped,
             failed=np.array(step.failed, np.int64) if step.failed else None,
+            over=over if step.lives_lost else None,
         )
 
     def _mark(

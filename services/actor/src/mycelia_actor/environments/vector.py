@@ -61,6 +61,9 @@ class StepResult:
     stepped: NDArray[np.bool_] | None = None
     """[N] who took the step; None if all did that were ready."""
 
+    over: NDArray[np.int64] | None = None
+    """[D] which of `ended` are over; None for all."""
+
     failed: NDArray[np.int64] | None = None
     """[F] the slots whose environment failed instead of stepping; None for none. What they
     showed before is their episode's last observation. They are not in `ended`."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mycelia_actor.environments.spaces import Columns, SpaceColumns
 from mycelia_actor.policies.action_values import UnplayableError
+from mycelia_actor.policies.bounds import within_bounds
 from mycelia_actor.policies.features import Features
 from mycelia_algorithms.networks.actor_critic import ActorCriticSpec
 from mycelia_core.config import NetworkConfig
@@ -51,16 +52,9 @@ def observation_reader(observation: SpaceColumns) -> Callable[[Columns], Array]:
 
 def action_writer(action: SpaceColumns) -> Callable[[Array], Columns]:
     """Returns what makes action columns of a policy's actions [N] or [N, D], within bounds."""
-    space = action.space
-    if not isinstance(space, spaces.Box):
-        return lambda chosen: {ACTION: chosen}
-    low, high, shape, dtype = space.low, space.high, space.shape, space.dtype
-
-    def clipped(chosen: Array) -> Columns:
-        # Only what the environment gets: the policy's density is that of the unclipped action.
-        return {ACTION: np.clip(chosen.reshape(-1, *shape), low, high).astype(dtype, copy=False)}
-
-    return clipped
+    if isinstance(action.space, spaces.Box):
+        return lambda chosen: within_bounds(action, chosen)
+    return lambda chosen: {ACTION: chosen}
 
 
 def _observation_shape(observation: SpaceColumns) -> tuple[int, ...]:
@@ -71,5 +65,3 @@ def _observation_shape(observation: SpaceColumns) -> tuple[int, ...]:
 
 def _is_single(observation: SpaceColumns) -> bool:
     return [spec.name for spec in observation.specs] == [OBSERVATION]
-
-

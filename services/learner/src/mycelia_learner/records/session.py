@@ -11,6 +11,7 @@ from mycelia_core.clients.run import Membership, RunClient
 from mycelia_core.rpc.errors import AbortedError, StatusError
 from mycelia_core.specs import Signature
 from mycelia_learner import checkpoint
+from mycelia_learner.best_weights import read_best
 from mycelia_learner.checkpoint import NETWORK, Checkpoint
 from mycelia_learner.curve import draw_curve
 from mycelia_learner.monitor import Monitor
@@ -18,7 +19,6 @@ from mycelia_learner.recorder import Recorder
 from mycelia_learner.records.saving import RecordSaver, describe_spaces
 from mycelia_learner.records.versions import Versions
 from mycelia_learner.records.worker_figures import WorkerFigures
-from mycelia_learner.saving import read_best
 from mycelia_learner.stopping import StoppingRule
 
 PERIOD_SECONDS = 0.25
@@ -81,7 +81,7 @@ class RecordSession:
         Raises:
           OSError: the run's files cannot be written.
         """
-        recorder = Recorder(self._run_dir, lambda: self._counters(), dict)
+        recorder = Recorder(self._run_dir, self._counters, dict)
         observers = [self._workers.observe, self._judge, recorder.observe]
         monitor = Monitor(self._run_client, self._membership.run_id, observers)
         try:

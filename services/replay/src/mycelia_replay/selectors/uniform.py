@@ -3,8 +3,8 @@
 import numpy as np
 
 from mycelia_replay.arrays import Bools, Floats, Ints
-from mycelia_replay.sum_tree import SumTree
 from mycelia_replay.state import State
+from mycelia_replay.sum_tree import SumTree
 
 
 class Uniform:

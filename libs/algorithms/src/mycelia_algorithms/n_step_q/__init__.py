@@ -1,0 +1,1 @@
+"""Asynchronous n-step Q-learning: workers push gradients of action values."""

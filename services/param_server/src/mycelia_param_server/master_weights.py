@@ -1,0 +1,100 @@
+"""The weights that gradients are applied to, at full precision."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mycelia_core.config import GradientsConfig
+from mycelia_core.rpc.errors import FailedPreconditionError
+from mycelia_core.weights import Weights
+from mycelia_param_server.layout import Layout
+from mycelia_param_server.snapshot import FlatSnapshot, Timing
+
+if TYPE_CHECKING:
+    from mycelia_param_server.applier import Applier
+
+Statistics = Mapping[str, NDArray[np.float64]]
+
+
+class MasterWeights:
+    """One run's weights, running statistics and optimizer. One caller at a time."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        layout: Layout,
+        config: GradientsConfig,
+        max_updates: int,
+        wire_dtype: np.dtype[Any],
+    ) -> None:
+        """Takes a copy of the weights. Imports torch, which takes a second or two.
+
+        Raises:
+          FailedPreconditionError: torch is not installed.
+        """
+        self.layout = layout
+        self.values = layout.join(weights.tensors)
+        """[P] the trained weights."""
+        self.statistics: dict[str, NDArray[np.float64]] = {
+            name: np.array(weights.tensors[name]) for name in layout.statistics
+        }
+        self.timing = Timing()
+        self._wire_dtype = wire_dtype
+        self.first_update = weights.learner_step
+        """How many updates went into the published weights."""
+        self.applier: Applier = _build_applier(self.values, config, max_updates, self.first_update)
+
+    def update(
+        self,
+        version: int,
+        gradient: NDArray[np.float32],
+        statistics: Iterable[Statistics] = (),
+        scale: float = 1.0,
+    ) -> FlatSnapshot | None:
+        """Makes the next version.
+
+        Args:
+          version: what it is to be called.
+          gradient: [P] changed.
+          statistics: increments to be merged.
+          scale: multiplies the step size.
+
+        Returns:
+          the new version; None if the gradient was left out because its norm is not finite.
+        """
+        start = time.perf_counter()
+        if not self.applier.apply(gradient, scale):
+            return None
+        for increments in statistics:
+            self.statistics |= self.applier.merge_statistics(self.statistics, increments)
+        snapshot = self.snapshot(version)
+        self.timing.update_seconds += time.perf_counter() - start
+        return snapshot
+
+    def snapshot(self, version: int) -> FlatSnapshot:
+        """Copies the weights as they are."""
+        return FlatSnapshot(
+            version=version,
+            learner_step=self.applier.update_count,
+            layout=self.layout,
+            values=self.values.copy(),
+            statistics=dict(self.statistics),
+            wire_dtype=self._wire_dtype,
+            timing=self.timing,
+        )
+
+
+def _build_applier(
+    values: NDArray[np.float32], config: GradientsConfig, max_updates: int, first_update: int
+) -> "Applier":
+    try:
+        from mycelia_param_server.applier import Applier
+    except ImportError as error:
+        raise FailedPreconditionError(
+            f"this parameter server cannot apply gradients, {error}; "
+            "install mycelia-param-server[gradients]"
+        ) from error
+    return Applier(values, config, max_updates, first_update)

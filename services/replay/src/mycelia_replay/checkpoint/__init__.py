@@ -1,0 +1,1 @@
+"""Checkpoints of tables: written aside while the tables go on, and read back."""

@@ -1,0 +1,1 @@
+"""Columns: how the ring keeps the values of its rows."""
