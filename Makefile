@@ -19,33 +19,35 @@ PACKAGES := libs/protos libs/core libs/algorithms services/replay services/param
 INPUTS := Makefile constraints.txt requirements/build.txt requirements/dev.txt \
           $(PACKAGES:%=%/pyproject.toml) libs/protos/hatch_build.py $(wildcard protos/mycelia/*/v1/*.proto)
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
+# One stamp per kind of torch, so that asking for the other kind installs it.
+READY := $(VENV)/.ready-$(TORCH)
 
 .PHONY: help train test test-slow lint protos bench setup clean
 
 help: ## Says what there is to make.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-train: $(VENV)/.ready ## Sets up, then trains PRESET (apex-cartpole) with all services as local processes.
+train: $(READY) ## Sets up, then trains PRESET (apex-cartpole) with all services as local processes.
 	@$(BIN)/mycelia train $(PRESET) $(ARGS)
 
-test: $(VENV)/.ready ## Sets up, then runs the fast tests.
+test: $(READY) ## Sets up, then runs the fast tests.
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
-test-slow: $(VENV)/.ready ## Runs the learning runs and the chaos tests.
+test-slow: $(READY) ## Runs the learning runs and the chaos tests.
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 
-lint: $(VENV)/.ready ## Checks style, types, import directions, declared dependencies and protos.
+lint: $(READY) ## Checks style, types, import directions, declared dependencies and protos.
 	@.ci/lint $(BIN)
 
-protos: $(VENV)/.ready ## Generates the stubs again after an edit in protos/.
+protos: $(READY) ## Generates the stubs again after an edit in protos/.
 	@$(BIN)/python libs/protos/hatch_build.py && echo "stubs are up to date"
 
-bench: $(VENV)/.ready ## Runs the benchmarks; each prints one JSON object last.
+bench: $(READY) ## Runs the benchmarks; each prints one JSON object last.
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-setup: $(VENV)/.ready ## Creates .venv and installs everything; does nothing if that is done.
+setup: $(READY) ## Creates .venv and installs everything; does nothing if that is done.
 
-$(VENV)/.ready: $(INPUTS)
+$(READY): $(INPUTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Mycelia needs Python 3.11 or newer; this is {sys.version.split()[0]}. Try PYTHON=python3.12 make ...")'
 	@echo "set-up 1/3: creating $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -54,7 +56,7 @@ $(VENV)/.ready: $(INPUTS)
 	@$(PIP) install -c constraints.txt -r requirements/build.txt -r requirements/dev.txt
 	@echo "set-up 3/3: installing Mycelia and generating the protocol's stubs"
 	@$(PIP) install -c constraints.txt --no-build-isolation $(PACKAGES:%=-e %)
-	@touch $@
+	@rm -f $(VENV)/.ready-* && touch $@
 
 clean: ## Removes .venv and what was generated; runs/ stays.
 	rm -rf $(VENV) libs/protos/src .pytest_cache .mypy_cache .ruff_cache .hypothesis

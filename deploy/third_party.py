@@ -1,10 +1,11 @@
 """Prints what packages of this repository need from PyPI: third_party.py [--extra NAME] FOLDER...
 
-An image installs this before it copies any source, so that a change of the source installs nothing again.
+An image installs this before it copies any source, so that changed source installs nothing again.
 """
 
 import argparse
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def main() -> None:
     found: set[str] = set()
     for folder in arguments.folders:
         found |= requirements(folder, arguments.extra)
-    print("\n".join(sorted(found)))
+    sys.stdout.write("\n".join([*sorted(found), ""]))
 
 
 def requirements(folder: Path, extras: list[str]) -> set[str]:

@@ -127,9 +127,9 @@ def param_client(param_server: ParamServerThread, run_client: RunClient) -> Iter
 
 @pytest.fixture
 def gradient_run(
-    param_server: ParamServerThread,
+    start_param_server: Callable[..., ParamServerThread],
 ) -> Iterator[Callable[..., tuple[GradientClient, ParamClient]]]:
-    """Creates a run in which `param_server` applies gradients, by plain descent of rate 1."""
+    """Creates runs, each on a server of its own, that apply gradients by descent of rate 1."""
     with contextlib.ExitStack() as stack:
 
         def create(
@@ -150,6 +150,7 @@ def gradient_run(
                 "param_server": section,
                 "limits": limits or {},
             }
+            param_server = start_param_server()
             run_client = stack.enter_context(RunClient(param_server.address))
             run = run_client.create_run("test", json.dumps(config))
             params = stack.enter_context(ParamClient(param_server.address, run.run_id))

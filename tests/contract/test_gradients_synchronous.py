@@ -129,7 +129,7 @@ def test_parts_of_a_batch_are_weighted_by_their_samples_and_clipped_after(sync_r
 
 
 def test_stragglers_are_dropped_and_told_which_version_to_go_on_from(sync_run, pool):
-    clients, params = sync_run(workers=3, drop_workers=1)
+    clients, _ = sync_run(workers=3, drop_workers=1)
     results = [pool.submit(push, clients[n], n) for n in range(2)]
     assert [future.result().outcome for future in results] == [APPLIED, APPLIED]
 

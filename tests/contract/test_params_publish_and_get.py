@@ -15,6 +15,7 @@ from mycelia_core.parts import split
 from mycelia_core.rpc.errors import (
     AbortedError,
     FailedPreconditionError,
+    NotFoundError,
     ResourceExhaustedError,
 )
 from mycelia_core.weights import Weights, make_header
@@ -76,6 +77,20 @@ def test_nothing_comes_before_the_first_publish_nor_if_nothing_is_newer(param_cl
 
     assert param_client.get(newer_than=1) is None
     assert param_client.get(newer_than=0).version == 1
+
+
+def test_a_version_that_was_handed_out_can_be_had_again(param_client):
+    param_client.publish(tensors(1.0), learner_step=1, expected_version=0)
+    param_client.get()
+    param_client.publish(tensors(2.0), learner_step=2, expected_version=1)
+    param_client.publish(tensors(3.0), learner_step=3, expected_version=2)
+
+    again = param_client.get(version=1)
+
+    assert (again.version, again.learner_step, again.tensors["b"]) == (1, 1, 1.0)
+    # Nobody has asked for version 2, so it was not kept.
+    with pytest.raises(NotFoundError, match="version"):
+        param_client.get(version=2)
 
 
 def test_the_answer_without_weights_is_one_header_with_the_current_version(param_client, stub):

@@ -1,4 +1,4 @@
-"""A run that is led from here: its learner is a child of this command, its other services stand elsewhere."""
+"""A run that is led from here: its learner is a child, its other services stand elsewhere."""
 
 import os
 import time

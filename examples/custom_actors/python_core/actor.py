@@ -1,8 +1,6 @@
-"""A custom actor on mycelia-core: plays CartPole in a run, with weights that come while it plays.
+"""A custom actor on mycelia-core: `python actor.py HOST:PORT` plays CartPole in the run there."""
 
-python actor.py HOST:PORT
-"""
-
+import contextlib
 import signal
 import sys
 import threading
@@ -10,11 +8,12 @@ from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
+
 from mycelia.run.v1 import run_pb2
 from mycelia_core import mlp
 from mycelia_core.clients.params import ParamClient, WeightWatcher
 from mycelia_core.clients.replay import ReplayClient, TrajectoryWriter
-from mycelia_core.clients.run import Membership, RunClient
+from mycelia_core.clients.run import Membership, RunClient, StoppedError
 from mycelia_core.specs import ColumnSpec, Signature
 from mycelia_core.weights import Weights
 
@@ -49,15 +48,25 @@ def main(address: str) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with RunClient(address) as registry:
-        # The membership sends heartbeats from a thread of its own.
-        with registry.join(run_pb2.ROLE_ACTOR, signature=SIGNATURE, stop=stop) as member:
-            replay = registry.wait_for_member(run_pb2.ROLE_REPLAY, WAIT_SECONDS, stop)
-            with (
-                ParamClient(address, member.run_id) as params,
-                ReplayClient(replay.address, member.run_id) as client,
-            ):
-                play(member, params, client, stop)
+    # The membership sends heartbeats from a thread of its own.
+    with (
+        RunClient(address) as registry,
+        registry.join(run_pb2.ROLE_ACTOR, signature=SIGNATURE, stop=stop) as member,
+    ):
+        threading.Thread(target=follow, args=(member.finished, stop), daemon=True).start()
+        replay = registry.wait_for_member(run_pb2.ROLE_REPLAY, WAIT_SECONDS, stop)
+        with (
+            ParamClient(address, member.run_id) as params,
+            ReplayClient(replay.address, member.run_id) as client,
+            contextlib.suppress(StoppedError),  # the run ended while the writer waited
+        ):
+            play(member, params, client, stop)
+
+
+def follow(finished: threading.Event, stop: threading.Event) -> None:
+    """Stops the actor when its run has finished."""
+    finished.wait()
+    stop.set()
 
 
 def play(
@@ -70,8 +79,9 @@ def play(
     streams = [f"{member.instance_id}/{index}" for index in range(ENVIRONMENTS)]
     watcher = WeightWatcher(params)
     env_steps = 0
-    with client.writer(member.config.replay.name, streams, SIGNATURE, chunk_rows=8) as writer:
-        while not (stop.is_set() or member.finished.is_set()):
+    table = member.config.replay.name
+    with client.writer(table, streams, SIGNATURE, chunk_rows=8, stop=stop) as writer:
+        while not stop.is_set():
             weights = watcher.latest
             actions = choose(np.stack([slot.observation for slot in slots]), weights, rng)
             step(slots, actions, weights.version if weights else 0, writer, member)
@@ -83,7 +93,7 @@ def play(
                     "insert_wait_seconds": writer.wait_seconds,
                 }
             )
-    watcher.stop()
+        watcher.stop()
 
 
 def choose(
@@ -98,7 +108,11 @@ def choose(
 
 
 def step(
-    slots: list[Slot], actions: np.ndarray, version: int, writer: TrajectoryWriter, member: Membership
+    slots: list[Slot],
+    actions: np.ndarray,
+    version: int,
+    writer: TrajectoryWriter,
+    member: Membership,
 ) -> None:
     """Steps every environment; an episode's end is one more row, with the final observation."""
     for index, (slot, action) in enumerate(zip(slots, actions, strict=True)):

@@ -256,7 +256,7 @@ def test_concurrent_writers_samplers_and_updates_keep_every_record_whole(
         thread.join(10)
 
     (info,) = clients[0].info()
-    leaves = server.table._selector._leaves
+    leaves = server.table._items._sampler._leaves
     assert len(torn) > 10
     assert not any(torn)
     assert info.row_count == 500

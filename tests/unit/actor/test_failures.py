@@ -1,5 +1,6 @@
 """Environments that raise, hang or crash cost their own episode and nothing else."""
 
+import itertools
 import logging
 import time
 from pathlib import Path
@@ -156,7 +157,10 @@ def test_an_environment_that_fails_again_and_again_ends_the_actor_with_its_name(
     environments = make_environments(config.model_copy(update={"backend": "sync"}), 2)
     environments.reset([1, 2])
 
-    with pytest.raises(EnvironmentFailedError, match=r"environment [01] \(broken_envs:AlwaysBroken\) failed 4 times in a row.*never works"):  # noqa: E501
+    with pytest.raises(
+        EnvironmentFailedError,
+        match=r"environment [01] \(broken_envs:AlwaysBroken\) failed 4 times in a row.*never works",
+    ):
         for _ in range(100):
             environments.step({"action": np.zeros(2, np.int64)})
             time.sleep(0.002)
@@ -175,7 +179,9 @@ def test_the_log_has_id_seed_and_stack(caplog):
 
 
 @pytest.mark.parametrize("how", ["hang", "crash"])
-def test_a_worker_that_hangs_or_crashes_is_started_again(how, caplog, monkeypatch, row_list, tmp_path):
+def test_a_worker_that_hangs_or_crashes_is_started_again(
+    how, caplog, monkeypatch, row_list, tmp_path
+):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     config = EnvConfig(
         id="broken_envs:BrokenEnv",
@@ -204,7 +210,7 @@ def test_a_worker_that_hangs_or_crashes_is_started_again(how, caplog, monkeypatc
     assert ("hangs" if how == "hang" else "SIGSEGV") in caplog.text
     assert "in _fail" in caplog.text
     for rows in row_list.streams.values():
-        for row, after in zip(rows, rows[1:], strict=False):
+        for row, after in itertools.pairwise(rows):
             ends = row["terminated"] or row["truncated"]
             assert after["first"] == ends, "nothing spans a crash"
             assert ends or after["observation"][0] == row["observation"][0] + 1

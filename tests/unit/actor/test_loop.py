@@ -5,8 +5,8 @@ import threading
 import numpy as np
 
 from mycelia_actor.environments.backend import make_environments
-from mycelia_actor.environments.spaces import signature_of
 from mycelia_actor.environments.in_process import InProcessEnvironments
+from mycelia_actor.environments.spaces import signature_of
 from mycelia_actor.loop import ActingLoop
 from mycelia_actor.policies.action_values import MlpValues
 from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy

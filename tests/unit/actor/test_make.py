@@ -6,8 +6,8 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from mycelia_actor.environments.autoreset import NextStepEnvironments
 from mycelia_actor.environments.backend import make_environments
-from mycelia_actor.environments.make import MakeEnvironmentError, make_environment
 from mycelia_actor.environments.in_process import InProcessEnvironments
+from mycelia_actor.environments.make import MakeEnvironmentError, make_environment
 from mycelia_core.config import EnvConfig
 
 CLASS_PATH = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"

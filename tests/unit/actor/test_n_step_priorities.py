@@ -5,8 +5,8 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from mycelia_actor.environments.autoreset import adapt
-from mycelia_actor.environments.spaces import action_columns
 from mycelia_actor.environments.in_process import InProcessEnvironments
+from mycelia_actor.environments.spaces import action_columns
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.policies.policy import ActionChoice
 from mycelia_actor.recorder import Recorder

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mycelia_algorithms.ops.policy_gradient import policy_gradient
 from mycelia_algorithms.networks.distributions import Categorical
+from mycelia_algorithms.ops.policy_gradient import policy_gradient
 from mycelia_algorithms.optim.factory import build_optimizer
 from mycelia_algorithms.optim.schedules import LearningRate
 

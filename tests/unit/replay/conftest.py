@@ -41,11 +41,11 @@ class TableDriver:
 
     def items(self) -> dict[int, tuple[list[int], int]]:
         """Every item: its observations, context included, and its number of real rows."""
-        slots = self.table._has_item.nonzero()[0]
+        slots = self.table._items.slots
         window = self.table.window
-        gathered = self.table._ring.window(slots, window.rows, window.context_rows)
+        gathered = self.table._ring.window(slots, window.rows, window.lead_rows)
         observations = self.table._ring.gather(gathered)["observation"]
-        keys, counts = self.table._ring.keys(slots), self.table._row_counts[slots]
+        keys, counts = self.table._ring.keys(slots), self.table._items.row_counts(slots)
         return {
             int(key): (observations[:, i].tolist(), int(counts[i])) for i, key in enumerate(keys)
         }

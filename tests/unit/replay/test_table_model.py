@@ -231,7 +231,7 @@ class TableMachine(RuleBasedStateMachine):
     @invariant()
     def agrees(self):
         table, model = self.table, self.model
-        slots = table._has_item.nonzero()[0]
+        slots = table._items.slots
         keys = table._ring.keys(slots)
         assert set(keys.tolist()) == set(model.items)
         assert table.item_count == len(model.items)
@@ -240,11 +240,11 @@ class TableMachine(RuleBasedStateMachine):
         assert table.counters.duplicate_rows == model.duplicates
         assert table.counters.missing_rows == model.missing
         gathered = table._ring.gather(
-            table._ring.window(slots, table.window.rows, table.window.context_rows)
+            table._ring.window(slots, table.window.rows, table.window.lead_rows)
         )["observation"]
         for i, key in enumerate(keys.tolist()):
             assert gathered[:, i].tolist() == model.rows(model.items[key])
-            assert table._row_counts[slots[i]] == len(model.items[key].keys)
+            assert table._items.row_counts(slots)[i] == len(model.items[key].keys)
         self._check_priorities()
 
     def _check_priorities(self):

@@ -93,6 +93,13 @@ def decode(tensor: tensor_pb2.Tensor, *, name: str = "tensor") -> NDArray[Any]:
     return np.frombuffer(data, dtype).reshape(shape)
 
 
+def byte_view(array: NDArray[Any]) -> memoryview:
+    """Returns the elements in C order, little-endian; a view of the array where it lies so."""
+    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and _BIG_ENDIAN):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
 def raw_bytes(array: NDArray[Any]) -> bytes:
     """Returns the elements in C order, little-endian."""
     if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and _BIG_ENDIAN):

@@ -137,13 +137,26 @@ class WindowConfig(Section):
     period: int = Field(1, ge=1)
     """Rows from the start of one item to the start of the next."""
 
+    burn_in_rows: int = Field(0, ge=0)
+    """Rows before the first one trained on, over which a recurrent state warms up."""
+
     context_rows: int = Field(0, ge=0)
-    """Rows before the item's first one that come with it; k-1 for stacks of k frames."""
+    """Rows before all of these that come with an item; k-1 for stacks of k frames."""
 
     @property
     def rows(self) -> int:
-        """How long a window is, context not counted."""
+        """How long a window is from the first row trained on."""
         return self.learn_rows + self.bootstrap_rows
+
+    @property
+    def lead_rows(self) -> int:
+        """How many rows come before the first one trained on: context and burn-in."""
+        return self.context_rows + self.burn_in_rows
+
+    @property
+    def overlap_rows(self) -> int:
+        """How many rows two items that follow one another both train on; below 0, a gap."""
+        return self.learn_rows - self.period
 
 
 class TableConfig(Section):
@@ -155,14 +168,24 @@ class TableConfig(Section):
     capacity_rows: int = Field(100_000, ge=2)
     """Above this the oldest rows are overwritten."""
 
-    sampler: Literal["prioritized", "uniform", "fifo"] = "prioritized"
+    sampler: Literal["prioritized", "rank", "uniform", "max_heap", "fifo", "lifo"] = "prioritized"
     """How items are picked."""
 
     priority_exponent: float = Field(0.6, ge=0)
-    """Prioritized: an item is drawn in proportion to priority^exponent."""
+    """Prioritized: an item is drawn in proportion to priority^exponent; by rank: rank^-exponent."""
 
     max_times_sampled: int = Field(0, ge=0)
     """After this many draws an item leaves; 0 for never."""
+
+    max_items: int = Field(0, ge=0)
+    """The most items the table holds; 0 for as many as its rows make."""
+
+    remover: Literal["fifo", "lowest_priority", "lifo"] = "fifo"
+    """Which item leaves when there are more than `max_items`."""
+
+    rate_limiter: Literal["samples_per_insert", "min_size", "queue", "stack"] = "samples_per_insert"
+    """Who waits for whom. A queue (sampler `fifo`) or stack (sampler `lifo`) has
+    `max_times_sampled` 1, and inserts wait while `max_items` items are unread."""
 
     samples_per_insert: float = Field(0.0, ge=0)
     """How often each item is drawn on average; 0 for no limit either way."""
@@ -176,24 +199,56 @@ class TableConfig(Section):
     window: WindowConfig | None = None
     """Which rows make up an item; None takes the algorithm's."""
 
+    @property
+    def inserts_wait_for_room(self) -> bool:
+        """Whether inserts wait while there are `max_items`, so that none leaves unread."""
+        return self.rate_limiter in ("queue", "stack")
+
+    @property
+    def most_items(self) -> int:
+        """The most items that the table can hold."""
+        return min(self.max_items or self.capacity_rows, self.capacity_rows)
+
     @model_validator(mode="after")
     def _fits(self) -> "TableConfig":
-        if self.min_items_to_sample > self.capacity_rows:
+        if self.min_items_to_sample > self.most_items:
+            limit = "max_items" if self.max_items else "capacity_rows"
             raise ValueError(
                 f"min_items_to_sample={self.min_items_to_sample} is above "
-                f"capacity_rows={self.capacity_rows}; no sample could ever be drawn"
+                f"{limit}={self.most_items}; no sample could ever be drawn"
             )
         window = self.window
-        if window and window.context_rows + window.rows > self.capacity_rows:
+        if window and window.lead_rows + window.rows > self.capacity_rows:
             raise ValueError(
-                f"a window of {window.context_rows + window.rows} rows is longer than "
+                f"a window of {window.lead_rows + window.rows} rows is longer than "
                 f"capacity_rows={self.capacity_rows}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _limits_possibly(self) -> "TableConfig":
+        if self.rate_limiter != "samples_per_insert" and self.samples_per_insert:
+            raise ValueError(
+                f"samples_per_insert={self.samples_per_insert:g} means nothing with "
+                f"rate_limiter={self.rate_limiter}"
+            )
+        if not self.inserts_wait_for_room:
+            return self
+        sampler = "fifo" if self.rate_limiter == "queue" else "lifo"
+        if self.sampler != sampler or self.max_times_sampled != 1 or not self.max_items:
+            raise ValueError(
+                f"rate_limiter={self.rate_limiter} needs sampler={sampler}, max_times_sampled=1 "
+                f"and max_items of at least 1, got sampler={self.sampler}, "
+                f"max_times_sampled={self.max_times_sampled}, max_items={self.max_items}"
             )
         return self
 
 
 class ReplayConfig(TableConfig):
     """The replay service and its table."""
+
+    tables: tuple[TableConfig, ...] = ()
+    """Tables beside it, which are written to and sampled from by name."""
 
     shards: int = Field(1, ge=1)
     """Replay servers that share the table: rows by stream, draws in proportion to priority."""

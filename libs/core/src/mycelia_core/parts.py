@@ -1,13 +1,13 @@
 """Cuts lists of arrays into message-sized parts and puts them together again."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mycelia.experience.v1 import tensor_pb2
-from mycelia_core.codec import dtype_from_proto, dtype_to_proto, expected_bytes, raw_bytes
+from mycelia_core.codec import byte_view, dtype_from_proto, dtype_to_proto, expected_bytes
 from mycelia_core.rpc.errors import InvalidArgumentError, ResourceExhaustedError
 
 PART_BYTES = 1024 * 1024
@@ -22,28 +22,45 @@ def tensor_spec(name: str, array: NDArray[Any]) -> tensor_pb2.TensorSpec:
     )
 
 
-def split(
-    arrays: Iterable[NDArray[Any]], part_bytes: int = PART_BYTES
-) -> Iterator[list[tensor_pb2.TensorPart]]:
-    """Yields lists of parts, each list of at most `part_bytes` of payload.
+class Part(NamedTuple):
+    """A `TensorPart` whose data need not be copied."""
+
+    tensor_index: int
+    offset_bytes: int
+    data: memoryview | bytes
+
+
+def cut(arrays: Iterable[NDArray[Any]], part_bytes: int = PART_BYTES) -> Iterator[list[Part]]:
+    """Yields lists of parts, each list of at most `part_bytes` of payload; copies nothing.
 
     Small tensors share a list, large ones are cut. At least one list comes,
     empty if there is nothing to send, so that a header always has a message.
     """
-    batch: list[tensor_pb2.TensorPart] = []
+    batch: list[Part] = []
     room = part_bytes
     for index, array in enumerate(arrays):
-        data = raw_bytes(array)
+        data = byte_view(array)
         offset = 0
         while offset < len(data):
             if room == 0:
                 yield batch
                 batch, room = [], part_bytes
             piece = data[offset : offset + room]
-            batch.append(tensor_pb2.TensorPart(tensor_index=index, offset_bytes=offset, data=piece))
+            batch.append(Part(index, offset, piece))
             offset += len(piece)
             room -= len(piece)
     yield batch
+
+
+def split(
+    arrays: Iterable[NDArray[Any]], part_bytes: int = PART_BYTES
+) -> Iterator[list[tensor_pb2.TensorPart]]:
+    """Yields what `cut` does as messages."""
+    for batch in cut(arrays, part_bytes):
+        yield [
+            tensor_pb2.TensorPart(tensor_index=index, offset_bytes=offset, data=bytes(data))
+            for index, offset, data in batch
+        ]
 
 
 class Assembler:
@@ -76,10 +93,10 @@ class Assembler:
             raise ResourceExhaustedError(
                 f"tensors have {sum(self._sizes)} bytes together, over the limit of {max_bytes}"
             )
-        self._buffers: list[bytes | bytearray] = [b""] * len(specs)
+        self._buffers: list[bytes | memoryview] = [b""] * len(specs)
         self._received = [0] * len(specs)
 
-    def add(self, parts: Iterable[tensor_pb2.TensorPart]) -> None:
+    def add(self, parts: Iterable[tensor_pb2.TensorPart | Part]) -> None:
         """Takes in parts, each tensor's in order.
 
         Raises:
@@ -94,7 +111,7 @@ class Assembler:
                 )
             self._add(index, part.offset_bytes, part.data)
 
-    def _add(self, index: int, offset: int, data: bytes) -> None:
+    def _add(self, index: int, offset: int, data: bytes | memoryview) -> None:
         name, size, received = self._names[index], self._sizes[index], self._received[index]
         if offset != received or offset + len(data) > size:
             raise InvalidArgumentError(
@@ -105,7 +122,7 @@ class Assembler:
             self._buffers[index] = data
         else:
             if received == 0:
-                self._buffers[index] = bytearray(size)
+                self._buffers[index] = np.empty(size, np.uint8).data
             self._buffers[index][offset : offset + len(data)] = data  # type: ignore[index]
         self._received[index] += len(data)
 

@@ -66,10 +66,17 @@ class Signature:
 
     columns: tuple[ColumnSpec, ...]
 
+    item_columns: tuple[ColumnSpec, ...] = ()
+    """What is given and kept once per item, such as a recurrent state."""
+
     def __post_init__(self) -> None:
         """Refuses a signature without the required columns, or with a name twice."""
-        if len(self.by_name) != len(self.columns):
+        names = {column.name for column in (*self.columns, *self.item_columns)}
+        if len(names) != len(self.columns) + len(self.item_columns):
             raise InvalidArgumentError("signature: a column name comes twice")
+        for column in self.item_columns:
+            if column.codec is not Codec.RAW:
+                raise InvalidArgumentError(f"signature: item column {column.name!r} is compressed")
         for required in REQUIRED_COLUMNS:
             got = self.by_name.get(required.name)
             if got != required:
@@ -78,9 +85,11 @@ class Signature:
                 )
 
     @classmethod
-    def of(cls, columns: Iterable[ColumnSpec]) -> "Signature":
+    def of(
+        cls, columns: Iterable[ColumnSpec], item_columns: Iterable[ColumnSpec] = ()
+    ) -> "Signature":
         """Makes a signature of these columns and the four required ones."""
-        return cls((*columns, *REQUIRED_COLUMNS))
+        return cls((*columns, *REQUIRED_COLUMNS), tuple(item_columns))
 
     @cached_property
     def by_name(self) -> dict[str, ColumnSpec]:
@@ -102,15 +111,24 @@ class Signature:
 
     def difference(self, other: "Signature") -> str | None:
         """Says in which column `other` differs first, or None if it does not."""
-        for name in dict.fromkeys((*self.names, *other.names)):
-            mine, theirs = self.by_name.get(name), other.by_name.get(name)
-            if mine != theirs:
-                return f"column {name!r}: {mine or 'absent'} against {theirs or 'absent'}"
+        pairs = (
+            ("column", self.columns, other.columns),
+            ("item column", self.item_columns, other.item_columns),
+        )
+        for kind, mine, theirs in pairs:
+            here, there = {c.name: c for c in mine}, {c.name: c for c in theirs}
+            for name in here | there:
+                one, two = here.get(name), there.get(name)
+                if one != two:
+                    return f"{kind} {name!r}: {one or 'absent'} against {two or 'absent'}"
         return None
 
     def to_proto(self) -> signature_pb2.Signature:
         """Encodes the signature."""
-        return signature_pb2.Signature(columns=[column_to_proto(column) for column in self.columns])
+        return signature_pb2.Signature(
+            columns=[column_to_proto(column) for column in self.columns],
+            item_columns=[column_to_proto(column) for column in self.item_columns],
+        )
 
     @classmethod
     def from_proto(cls, message: signature_pb2.Signature) -> "Signature":
@@ -119,7 +137,10 @@ class Signature:
         Raises:
           InvalidArgumentError: a column is malformed, or one is missing or double.
         """
-        return cls(tuple(column_from_proto(column) for column in message.columns))
+        return cls(
+            tuple(column_from_proto(column) for column in message.columns),
+            tuple(column_from_proto(column) for column in message.item_columns),
+        )
 
 
 def column_to_proto(column: ColumnSpec) -> signature_pb2.ColumnSpec:

@@ -14,7 +14,7 @@ from mycelia_actor.environments.joined_groups import JoinedGroups
 from mycelia_actor.environments.spaces import signature_of
 from mycelia_actor.environments.vector import VectorEnvironment
 from mycelia_actor.grouped_loop import GroupedLoop
-from mycelia_actor.joining import WAIT_SECONDS, joined, wait_for_run
+from mycelia_actor.joining import WAIT_SECONDS, find_replay, joined, wait_for_run
 from mycelia_actor.loop import ActingLoop, Reporter
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.patient_writer import ATTEMPT_SECONDS, PatientWriter
@@ -99,7 +99,13 @@ def _act(
     )
     with ExitStack() as stack:
         params = stack.enter_context(ParamClient(client.address, membership.run_id))
-        replay = stack.enter_context(ReplayClient(replay_address, membership.run_id))
+        replay = stack.enter_context(
+            ReplayClient(
+                replay_address,
+                membership.run_id,
+                locate=lambda: find_replay(client, membership.run_id),
+            )
+        )
         watcher = WeightWatcher(params)
         stack.callback(watcher.stop)
         writer = stack.enter_context(_make_writer(replay, membership, signature))

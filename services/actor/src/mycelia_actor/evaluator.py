@@ -4,6 +4,8 @@ import logging
 import statistics
 import threading
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from mycelia.run.v1 import run_pb2
 from mycelia_actor.evaluation import FIRST_SEED, Evaluation, make_evaluation, make_greedy
@@ -38,17 +40,35 @@ def run_evaluator(address: str, stop: threading.Event) -> None:
 def _evaluate(
     client: RunClient, membership: Membership, evaluation: Evaluation, stop: threading.Event
 ) -> None:
-    with ParamClient(client.address, membership.run_id) as params:
-        watcher = WeightWatcher(params)
+    with ExitStack() as stack:
+        params = stack.enter_context(ParamClient(client.address, membership.run_id))
         evaluator = Evaluator(client, membership, evaluation)
+        newest = _weight_source(params, membership.config, evaluator, stack)
+        while not stop.is_set():
+            weights = newest()
+            if weights is not None and evaluator.is_due(weights):
+                evaluator.evaluate(weights, stop)
+            stop.wait(_POLL_SECONDS)
+
+
+def _weight_source(
+    params: ParamClient, config: RunConfig, evaluator: "Evaluator", stack: ExitStack
+) -> Callable[[], Weights | None]:
+    if config.topology == "replay":
+        watcher = WeightWatcher(params)
+        stack.callback(watcher.stop)
+        return lambda: watcher.latest
+
+    def fetch() -> Weights | None:
+        # There are hundreds of versions a second; only those that are played are wanted. And
+        # the server keeps what it was asked for, so that the learner can save the best.
         try:
-            while not stop.is_set():
-                weights = watcher.latest
-                if weights is not None and evaluator.is_due(weights):
-                    evaluator.evaluate(weights, stop)
-                stop.wait(_POLL_SECONDS)
-        finally:
-            watcher.stop()
+            return params.get(evaluator.version) if evaluator.is_time else None
+        except (StatusError, TimeoutError) as error:
+            logger.debug("no weights: %s", error)
+            return None
+
+    return fetch
 
 
 class Evaluator:
@@ -60,12 +80,19 @@ class Evaluator:
         self._membership = membership
         self._evaluation = evaluation
         self._config = membership.config.evaluation
-        self._version = 0
+        self.version = 0
+        """The version that was judged last; 0 for none."""
+
         self._next_start = 0.0
 
+    @property
+    def is_time(self) -> bool:
+        """Whether the last evaluation began long enough ago."""
+        return time.monotonic() >= self._next_start
+
     def is_due(self, weights: Weights) -> bool:
-        """Whether these weights are new, and the last evaluation began long enough ago."""
-        return weights.version > self._version and time.monotonic() >= self._next_start
+        """Whether these weights are new, and it is time."""
+        return weights.version > self.version and self.is_time
 
     def evaluate(self, weights: Weights, stop: threading.Event) -> None:
         """Plays all episodes and reports them; reports nothing if stopped meanwhile.
@@ -74,7 +101,7 @@ class Evaluator:
           UnplayableError: the weights do not fit the environment.
         """
         start = time.monotonic()
-        self._version = weights.version
+        self.version = weights.version
         self._next_start = start + self._config.period_seconds
         env_steps = self._membership.env_steps
         seeds = range(FIRST_SEED, FIRST_SEED + self._config.episodes)

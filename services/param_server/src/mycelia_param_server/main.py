@@ -4,11 +4,15 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
+from mycelia_core.rpc.errors import FailedPreconditionError
 from mycelia_core.rpc.server import AddressInUseError
+from mycelia_param_server.checkpoint import BrokenCheckpointError
 from mycelia_param_server.server import (
+    DEFAULT_CHECKPOINT_PERIOD_SECONDS,
     DEFAULT_LEASE_SECONDS,
     DEFAULT_MAX_WEIGHT_BYTES,
     ParamServer,
@@ -22,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = StopSignal(exit_with_parent=arguments.exit_with_parent)
     try:
         asyncio.run(_serve(arguments, stop))
-    except AddressInUseError as error:
+    except (AddressInUseError, BrokenCheckpointError, FailedPreconditionError) as error:
         sys.stderr.write(f"param-server: {error}\n")
         return 1
     return 0
@@ -33,6 +37,8 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
         arguments.bind,
         lease_seconds=arguments.lease_seconds,
         max_weight_bytes=arguments.max_weight_bytes,
+        checkpoint_dir=arguments.checkpoint_dir,
+        checkpoint_period_seconds=arguments.checkpoint_period_seconds,
     )
     await server.start()
     sys.stdout.write(f"ready address={server.address}\n")
@@ -80,6 +86,20 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--exit-after-run",
         action="store_true",
         help="stop when the run has finished and its members have left, not only on a signal",
+    )
+    parser.add_argument(
+        "--checkpoint-dir",
+        type=Path,
+        metavar="DIR",
+        help="where to keep run and weights for a server that takes this one's place; "
+        "what is there already is gone on from (default: nowhere)",
+    )
+    parser.add_argument(
+        "--checkpoint-period-seconds",
+        type=_positive_seconds,
+        default=DEFAULT_CHECKPOINT_PERIOD_SECONDS,
+        metavar="SECONDS",
+        help="how often weights are written there (default: %(default)s)",
     )
     parser.add_argument(
         "--exit-with-parent",

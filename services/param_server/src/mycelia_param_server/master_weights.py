@@ -86,6 +86,17 @@ class MasterWeights:
             timing=self.timing,
         )
 
+    def describe(self, snapshot: FlatSnapshot) -> dict[str, Any]:
+        """Returns what a checkpoint needs to know beside the vectors."""
+        return {
+            "version": snapshot.version,
+            "learner_step": snapshot.learner_step,
+            "publish_time": snapshot.publish_time,
+            "names": list(snapshot.tensors()),
+            "first_update": self.first_update,
+            "step_count": self.applier.step_count,
+        }
+
 
 def _build_applier(
     values: NDArray[np.float32], config: GradientsConfig, max_updates: int, first_update: int

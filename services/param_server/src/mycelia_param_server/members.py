@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -98,6 +98,18 @@ class Members:
     def __iter__(self) -> Iterator[Member]:
         """Iterates over the members, those whose lease has ended included."""
         return (member for member in self._members.values() if not member.left)
+
+    def everyone(self) -> list[Member]:
+        """Returns the members, those that took leave included."""
+        return list(self._members.values())
+
+    def restore(self, members: Iterable[Member], env_steps: int) -> None:
+        """Takes over the members of a server that this one replaces, with new leases."""
+        for member in members:
+            self._members[member.identity.instance_id] = member
+            if member.alive:
+                self._renew(member)
+        self.env_steps = env_steps
 
     def join(self, identity: Identity) -> Member:
         """Makes somebody a member, or renews the membership it has.

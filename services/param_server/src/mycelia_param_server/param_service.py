@@ -46,9 +46,15 @@ class ParamService:
     ) -> AsyncIterator[bytes]:
         """Yields the newest weights if they are newer, or else a header alone."""
         self._registry.find(request.run_id)
+        if request.version:
+            for response in self._store.handed_out.find(request.version):
+                yield response
+            return
         newest = self._store.newest
         if _is_news(newest, request.newer_than_version):
-            for response in await newest.responses():
+            responses = await newest.responses()
+            self._store.handed_out.keep(newest.version, responses)
+            for response in responses:
                 yield response
             return
         yield pb.GetWeightsResponse(header=newest.summary(), last=True).SerializeToString()

@@ -83,6 +83,8 @@ class RunRegistry:
         self._clock = clock
         self._wall_clock = wall_clock
         self._run: Run | None = None
+        self.revision = 0
+        """Changes with who takes part and how far the run is; not with counters and episodes."""
 
     @property
     def run(self) -> Run | None:
@@ -119,11 +121,20 @@ class RunRegistry:
             config_json=config_json,
             initial_env_steps=initial_env_steps,
             create_time=self._wall_clock(),
-            members=Members(self.lease_seconds, self._clock, self._wall_clock),
+            members=self.make_members(),
             progress=Progress(),
         )
+        self.revision += 1
         logger.info("run %s (%s) created", self._run.run_id, name)
         return self._run, True
+
+    def make_members(self) -> Members:
+        """Returns the members of a run that nobody has joined."""
+        return Members(self.lease_seconds, self._clock, self._wall_clock)
+
+    def restore(self, run: Run) -> None:
+        """Takes over the run of a server that this one replaces."""
+        self._run = run
 
     def find(self, run_id: str) -> Run:
         """Returns the run of that id, with the leases that have run out ended.
@@ -166,7 +177,13 @@ class RunRegistry:
             run.signature = signature
         if identity.role is Role.LEARNER and run_dir:
             run.run_dir = run_dir
+        self.revision += 1
         return member
+
+    def leave(self, run: Run, instance_id: str) -> None:
+        """Takes somebody off the list; nothing happens if it is not on it."""
+        run.members.leave(instance_id)
+        self.revision += 1
 
     def heartbeat(
         self,
@@ -203,6 +220,7 @@ class RunRegistry:
     def record_evaluation(self, run: Run, evaluation: Evaluation) -> None:
         """Takes in a greedy evaluation; a second one of the same version changes nothing."""
         run.progress.record(evaluation, self._wall_clock())
+        self.revision += 1
 
     def finish(self, run: Run, outcome: Outcome, detail: str = "") -> None:
         """Ends the run; the first outcome stays."""
@@ -230,6 +248,7 @@ class RunRegistry:
     def _advance(self, run: Run, phase: Phase) -> None:
         logger.info("run %s: %s", run.run_id, phase.name)
         run.phase = phase
+        self.revision += 1
 
     def _note_first_learner_step(self, run: Run, counters: Mapping[str, float]) -> None:
         if run.train_start_time is None and counters.get("learner_steps", 0) > 0:

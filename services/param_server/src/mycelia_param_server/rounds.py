@@ -57,34 +57,29 @@ class Round:
 class Rounds:
     """Who is waited for. One event loop owns it."""
 
-    def __init__(
-        self,
-        workers: int,
-        drop: int,
-        is_gone: Callable[[str], bool],
-        active: Iterable[str] = (),
-        unseen: int | None = None,
-    ) -> None:
+    def __init__(self, workers: int, drop: int, is_gone: Callable[[str], bool]) -> None:
         """Waits for W workers at first, wherever they are.
 
         Args:
           workers: W.
           drop: D, how many of those that take part need not come.
           is_gone: whether a worker has left the run, or its lease has ended.
-          active: those that take part, if a checkpoint knows.
-          unseen: how many of W have not come yet, if a checkpoint knows.
         """
         self._drop = drop
         self._is_gone = is_gone
-        self.active = set(active)
+        self.active: set[str] = set()
         """The workers that take part."""
-        self.unseen = workers if unseen is None else unseen
+        self.unseen = workers
         """How many more are waited for that have not come so far."""
 
     @property
     def worker_count(self) -> int:
         """How many workers the open round counts on."""
         return len(self.active) + self.unseen
+
+    def restore(self, active: Iterable[str], unseen: int) -> None:
+        """Goes on with the workers of a checkpoint."""
+        self.active, self.unseen = set(active), unseen
 
     def enter(self, worker_id: str) -> None:
         """Notes that a worker takes part: in the open round, and in the next ones."""

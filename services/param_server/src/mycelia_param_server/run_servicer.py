@@ -120,7 +120,7 @@ class RunServicer(run_pb2_grpc.RunServiceServicer):
     async def LeaveRun(self, request: pb.LeaveRunRequest, context: Context) -> pb.LeaveRunResponse:
         """Takes the caller off the list."""
         run = self._registry.find(request.run_id)
-        run.members.leave(request.instance_id)
+        self._registry.leave(run, request.instance_id)
         return pb.LeaveRunResponse()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from pathlib import Path
 
 from mycelia.run.v1 import run_pb2, run_pb2_grpc
 from mycelia_core.config import RunConfig
@@ -9,10 +10,13 @@ from mycelia_core.rpc.server import Server
 from mycelia_param_server.param_service import SERVICE_NAME, ParamService, add_param_service
 from mycelia_param_server.registry import Run, RunRegistry
 from mycelia_param_server.run_servicer import RunServicer
+from mycelia_param_server.saving import Saver
 from mycelia_param_server.trainer import TOPOLOGIES, Trainer
 from mycelia_param_server.weight_store import WeightStore
 
 DEFAULT_LEASE_SECONDS = 10.0
+
+DEFAULT_CHECKPOINT_PERIOD_SECONDS = 10.0
 
 WATCH_SECONDS = 0.1
 """How often it looks for leases that have run out, and whether a round waits for their owners."""
@@ -36,6 +40,8 @@ class ParamServer:
         *,
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
         max_weight_bytes: int = DEFAULT_MAX_WEIGHT_BYTES,
+        checkpoint_dir: Path | None = None,
+        checkpoint_period_seconds: float = DEFAULT_CHECKPOINT_PERIOD_SECONDS,
     ) -> None:
         """Prepares a server without a run.
 
@@ -43,6 +49,9 @@ class ParamServer:
           bind: where to listen, `host:port` or `unix:path`.
           lease_seconds: how long a membership lasts without a heartbeat.
           max_weight_bytes: the most that one version of the weights may have.
+          checkpoint_dir: where it keeps what it knows, and finds what a server
+            before it knew; None to keep it in memory alone.
+          checkpoint_period_seconds: how often weights are written there.
         """
         self._store = WeightStore()
         self._registry = RunRegistry(lease_seconds)
@@ -54,7 +63,12 @@ class ParamServer:
             RunServicer(self._registry, self._store, self._begin),
             run_pb2.DESCRIPTOR.services_by_name["RunService"].full_name,
         )
-        self._watch: asyncio.Task[None] | None = None
+        self._saver = (
+            Saver(checkpoint_dir, checkpoint_period_seconds, self._registry, self._store)
+            if checkpoint_dir
+            else None
+        )
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def address(self) -> str:
@@ -62,9 +76,17 @@ class ParamServer:
         return self._server.address
 
     async def start(self) -> None:
-        """Listens and serves; raises `AddressInUseError` if somebody else listens there."""
+        """Goes on from a checkpoint, if there is one, listens and serves.
+
+        Raises:
+          AddressInUseError: somebody else listens there.
+          BrokenCheckpointError: the checkpoint is not what this version writes.
+        """
+        self._restore()
         await self._server.start()
-        self._watch = asyncio.create_task(self._watch_run())
+        self._tasks.append(asyncio.create_task(self._watch_run()))
+        if self._saver:
+            self._tasks.append(asyncio.create_task(self._keep_saved(self._saver)))
 
     async def wait_until_over(self) -> None:
         """Waits until a run has finished and its members have left or lost their leases.
@@ -79,16 +101,26 @@ class ParamServer:
         """Ends open watches, gives other calls the grace to end, and stops."""
         self._params.drain()
         await self._server.stop(grace_seconds)
-        if self._watch:
-            self._watch.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
+                await task
+        if self._saver:
+            await self._saver.save(self._params.trainer)
         if self._params.trainer:
             self._params.trainer.stop()
+
+    def _restore(self) -> None:
+        run = self._saver.restore_run() if self._saver else None
+        if self._saver and run:
+            self._begin(run)
+            self._saver.restore_weights(run, self._params.trainer)
 
     def _begin(self, run: Run) -> None:
         """Forgets another run's weights, and prepares for this one's gradients, if it has any."""
         self._store.clear()
+        if self._saver:
+            self._saver.forget()
         if self._params.trainer:
             self._params.trainer.stop()
         config = RunConfig.model_validate_json(run.config_json)
@@ -105,3 +137,8 @@ class ParamServer:
             self._registry.expire()
             if self._params.trainer:
                 self._params.trainer.check_round()
+
+    async def _keep_saved(self, saver: Saver) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            await saver.save_if_due(self._params.trainer)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia_core.parts import PART_BYTES, split, tensor_spec
-from mycelia_core.weights import narrow
+from mycelia_core.weights import Weights, WeightsReader, narrow
 from mycelia_param_server.layout import Layout
 
 INLINE_BYTES = 256 * 1024
@@ -121,23 +121,34 @@ class FlatSnapshot:
     def _encode(self) -> tuple[bytes, ...]:
         start = time.perf_counter()
         values = narrow(self.values, self.wire_dtype)
-        tensors: dict[str, NDArray[Any]] = {**self.layout.split(values), **self.statistics}
         header = self.summary()
         header.narrowed = values.dtype != np.float32
-        header.tensors.extend(tensor_spec(name, array) for name, array in tensors.items())
-        header.crc32 = zlib.crc32(values.view(np.uint8).data)
-        for array in self.statistics.values():
-            header.crc32 = zlib.crc32(array.tobytes(), header.crc32)
-        encoded = _encode(header, tensors)
+        snapshot = encode(header, {**self.layout.split(values), **self.statistics})
         self.timing.encoding_seconds += time.perf_counter() - start
-        return encoded
+        return snapshot.encoded
 
 
-def _encode(header: pb.WeightsHeader, tensors: Mapping[str, NDArray[Any]]) -> tuple[bytes, ...]:
-    batches = list(split(tensors.values()))
+def encode(summary: pb.WeightsHeader, tensors: Mapping[str, NDArray[Any]]) -> EncodedSnapshot:
+    """Encodes tensors, in C order, under a header that lacks only them and their checksum."""
+    header = pb.WeightsHeader()
+    header.CopyFrom(summary)
+    for name, array in tensors.items():
+        header.tensors.append(tensor_spec(name, array))
+        # Not `tobytes`: that would copy.
+        header.crc32 = zlib.crc32(array.reshape(-1).view(np.uint8).data, header.crc32)
+    batches = split(tensors.values())
     encoded = [pb.WatchWeightsResponse(parts=parts).SerializeToString() for parts in batches]
     encoded[-1] += pb.WatchWeightsResponse(last=True).SerializeToString()
-    return join_first(pb.WatchWeightsResponse(header=header).SerializeToString(), encoded)
+    first = pb.WatchWeightsResponse(header=header).SerializeToString()
+    return EncodedSnapshot(header, join_first(first, encoded))
+
+
+def decode(snapshot: EncodedSnapshot) -> Weights:
+    """Returns the weights that a snapshot carries, 16 bits widened again."""
+    reader = WeightsReader(snapshot.header)
+    for data in snapshot.encoded:
+        reader.add(pb.WatchWeightsResponse.FromString(data).parts)
+    return reader.finish()
 
 
 def join_first(header: bytes, encoded: list[bytes]) -> tuple[bytes, ...]:

@@ -4,21 +4,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mycelia.params.v1 import params_pb2 as pb
 from mycelia_core.config import RunConfig
+from mycelia_core.parts import tensor_spec
 from mycelia_core.rpc.errors import FailedPreconditionError
-from mycelia_core.weights import WIRE_DTYPES, Weights, WeightsReader
+from mycelia_core.weights import WIRE_DTYPES, Weights
+from mycelia_param_server import checkpoint
+from mycelia_param_server.checkpoint import BrokenCheckpointError, Checkpoint
 from mycelia_param_server.gradient_intake import FutureVersionError, Push
 from mycelia_param_server.layout import Layout
 from mycelia_param_server.master_weights import MasterWeights, Statistics
 from mycelia_param_server.push_figures import PushFigures
 from mycelia_param_server.push_log import Answer, Outcome, PushLog
 from mycelia_param_server.rounds import Round, Rounds
+from mycelia_param_server.snapshot import decode
 from mycelia_param_server.weight_intake import WeightIntake
 from mycelia_param_server.weight_store import WeightStore
 
@@ -84,7 +87,7 @@ class Trainer:
                 return repeated
             layout = Layout.of(intake.header.tensors)
             encoded = intake.finish(expected_version + 1)
-            weights = _decode(encoded.header, encoded.encoded)
+            weights = decode(encoded)
             self.master = await self._in_thread(self._make_master, weights, layout)
             self._store.advance(self.master.snapshot(weights.version), published=encoded.header)
             if self._round:
@@ -138,6 +141,51 @@ class Trainer:
         if self.master and self.master.layout.size <= INLINE_SIZE:
             return work(*args, **kwargs)
         return await self._in_thread(work, *args, **kwargs)
+
+    async def save(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Returns tensors and the rest for a checkpoint.
+
+        The gradients of an open round are not in it; their workers push them again.
+        """
+        async with self._store.writing:
+            if self.master is None:
+                raise FailedPreconditionError("there are no weights to save")
+            optimizer = await self.run_blocking(self.master.applier.state)
+            version = self._store.newest.version
+            snapshot = await self.run_blocking(self.master.snapshot, version)
+            state = {
+                **self.master.describe(snapshot),
+                "sequences": dict(self.log),
+                "push_counts": dict(self.figures.counts),
+                "staleness": self.figures.staleness,
+                "active": sorted(self.rounds.active),
+                "unseen": self.rounds.unseen,
+            }
+        tensors = {checkpoint.WEIGHTS + name: array for name, array in snapshot.tensors().items()}
+        tensors |= {checkpoint.OPTIMIZER + name: array for name, array in optimizer.items()}
+        return tensors, state
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Goes on from a checkpoint. Imports torch; before the server serves.
+
+        Raises:
+          BrokenCheckpointError: it is not of this run's optimizer, or lacks something.
+        """
+        state = saved.state
+        try:
+            tensors = saved.under(checkpoint.WEIGHTS)
+            ordered = {name: tensors[name] for name in state["names"]}
+            weights = Weights(state["version"], state["first_update"], ordered)
+            layout = Layout.of(tensor_spec(name, array) for name, array in ordered.items())
+            self.master = self._make_master(weights, layout)
+            optimizer = saved.under(checkpoint.OPTIMIZER)
+            self.master.applier.load(optimizer, state["step_count"])
+            self.log = PushLog(state["sequences"])
+            self.figures = PushFigures(state["push_counts"], state["staleness"])
+            self.rounds.restore(state["active"], state["unseen"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BrokenCheckpointError(f"version {state.get('version')}: {error!r}") from error
+        self._store.advance(self.master.snapshot(weights.version))
 
     def stop(self) -> None:
         """Ends the thread when it has done what it has begun."""
@@ -226,17 +274,11 @@ class Trainer:
             async with self._store.writing:
                 mean = await self.run_blocking(full.mean)
                 applied = await self._update(mean, full.statistics)
-            outcome = Outcome.APPLIED if applied else Outcome.SKIPPED
-            full.closed.set_result(Answer(outcome, 0, full.mean_metrics()))
+                outcome = Outcome.APPLIED if applied else Outcome.SKIPPED
+                # Before `writing` is free: a checkpoint that follows finds these pushes answered.
+                full.closed.set_result(Answer(outcome, 0, full.mean_metrics()))
         except Exception as error:  # noqa: BLE001 - every worker of the round is told
             full.closed.set_exception(error)
         finally:
             self._round = None
             self._closing = None
-
-
-def _decode(header: pb.WeightsHeader, encoded: tuple[bytes, ...]) -> Weights:
-    reader = WeightsReader(header)
-    for data in encoded:
-        reader.add(pb.WatchWeightsResponse.FromString(data).parts)
-    return reader.finish()

@@ -4,6 +4,7 @@ import asyncio
 
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia_core.rpc.errors import AbortedError
+from mycelia_param_server.handed_out import HandedOut
 from mycelia_param_server.snapshot import EncodedSnapshot, Snapshot
 from mycelia_param_server.weight_intake import WeightIntake
 
@@ -12,7 +13,7 @@ EMPTY = EncodedSnapshot(pb.WeightsHeader(), ())
 
 
 class WeightStore:
-    """Holds the newest version and nothing older; a reader holds what it is sending.
+    """Holds the newest version, and the last ones that GetWeights has handed out.
 
     One event loop owns it.
     """
@@ -22,6 +23,9 @@ class WeightStore:
         self._newest: Snapshot = EMPTY
         self._published = EMPTY.header
         """Of the newest version that came from a publisher."""
+
+        self.handed_out = HandedOut()
+        """Versions that can be had again."""
 
         self._changed = asyncio.Event()
         self.writing = asyncio.Lock()
@@ -83,6 +87,7 @@ class WeightStore:
 
     def clear(self) -> None:
         """Forgets the weights, for a new run. Wakes whoever waits."""
+        self.handed_out.clear()
         self.advance(EMPTY, published=EMPTY.header)
 
     async def wait_for_change(self, seen: Snapshot) -> None:

@@ -7,14 +7,15 @@ import numpy as np
 
 from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia_core.codec import encode
-from mycelia_core.parts import split, tensor_spec
+from mycelia_core.parts import cut, tensor_spec
+from mycelia_core.rpc import sample_wire
 from mycelia_core.specs import column_to_proto
 from mycelia_replay.arrays import AnyArray
 from mycelia_replay.columns.column import CompressedWindows, Gathered
 from mycelia_replay.credit import Credit
 from mycelia_replay.gate import Gate
 from mycelia_replay.shared_memory import LEAST_BATCH_BYTES, Place, SharedMemory, is_local
-from mycelia_replay.table import Sampled
+from mycelia_replay.table_results import Sampled
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +41,8 @@ class BatchSender:
         self._place_count = first.credit + HELD_BATCHES
         self._may_share = first.accepts_shared_memory and is_local(peer)
 
-    async def messages(self) -> AsyncIterator[pb.SampleResponse]:
-        """Yields messages until no more credit will come."""
+    async def messages(self) -> AsyncIterator[bytes]:
+        """Yields messages, serialized, until no more credit will come."""
         batch_index = 0
         while await self._credit.take():
             memory = self._credit.shared_memory
@@ -58,7 +59,7 @@ class BatchSender:
                     header=header,
                     shared_memory_offsets_bytes=offsets,
                     last=True,
-                )
+                ).SerializeToString()
             else:
                 for message in _in_parts(batch_index, header, payload):
                     yield message
@@ -68,7 +69,7 @@ class BatchSender:
                     yield offer
             batch_index += 1
 
-    def _offer(self, batch_bytes: int) -> Iterator[pb.SampleResponse]:
+    def _offer(self, batch_bytes: int) -> Iterator[bytes]:
         if batch_bytes < LEAST_BATCH_BYTES:
             return
         try:
@@ -76,7 +77,8 @@ class BatchSender:
         except OSError as error:
             logger.info("no shared memory for batches of %d bytes: %s", batch_bytes, error)
         else:
-            yield pb.SampleResponse(shared_memory=self._credit.shared_memory.offer)
+            offer = self._credit.shared_memory.offer
+            yield pb.SampleResponse(shared_memory=offer).SerializeToString()
 
     def _header(self, sampled: Sampled, payload: Mapping[str, AnyArray]) -> pb.BatchHeader:
         return pb.BatchHeader(
@@ -116,13 +118,11 @@ def _offsets(place: Place, payload: Mapping[str, AnyArray]) -> list[int] | None:
 
 def _in_parts(
     batch_index: int, header: pb.BatchHeader, payload: Mapping[str, AnyArray]
-) -> Iterator[pb.SampleResponse]:
+) -> Iterator[bytes]:
     """Yields a batch as one message, or several if it is large."""
-    message = pb.SampleResponse(batch_index=batch_index, header=header)
-    for parts in split(payload.values()):
-        if message.parts:
-            yield message
-            message = pb.SampleResponse(batch_index=batch_index)
-        message.parts.extend(parts)
-    message.last = True
-    yield message
+    head = pb.SampleResponse(batch_index=batch_index, header=header)
+    lists = list(cut(payload.values()))
+    for i, parts in enumerate(lists):
+        head.last = i == len(lists) - 1
+        yield sample_wire.write(head, parts)
+        head = pb.SampleResponse(batch_index=batch_index)

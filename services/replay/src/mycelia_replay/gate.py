@@ -10,7 +10,8 @@ import numpy as np
 from mycelia_core.rpc.errors import FailedPreconditionError, UnavailableError
 from mycelia_replay.columns.column import Allocate
 from mycelia_replay.rows import Rows
-from mycelia_replay.table import Inserted, Sampled, Table
+from mycelia_replay.table import Table
+from mycelia_replay.table_results import Inserted, Sampled
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,10 @@ class MaxTree:
         self._largest = np.zeros(len(self._blocks))
         self._changed = np.zeros(len(self._blocks), np.bool_)
 
+    def __getitem__(self, slots: Ints) -> Floats:
+        """Returns the values at `slots` [n]."""
+        return self._values[slots]
+
     def set(self, slots: Ints, values: Floats | float) -> None:
         """Sets the values at `slots` [n]; the last one wins."""
         self._values[slots] = values

@@ -36,6 +36,7 @@ class RateLimiter:
         min_items_to_sample: int,
         error_buffer: float,
         max_items: int,
+        max_unread_items: int = 0,
     ) -> None:
         """Checks the settings; see `TableConfig` for what they mean.
 
@@ -44,6 +45,7 @@ class RateLimiter:
           min_items_to_sample: items that must be there before a sample.
           error_buffer: how many samples either side may be ahead.
           max_items: the most items the table could ever hold.
+          max_unread_items: inserts wait while there are so many items; 0 for no limit.
 
         Raises:
           ValueError: with these settings somebody would wait for ever.
@@ -63,6 +65,7 @@ class RateLimiter:
         self.samples_per_insert = samples_per_insert
         self.min_items = min_items_to_sample
         self.error_buffer = error_buffer
+        self.max_unread_items = max_unread_items
         self._inserted = 0
         self._sampled = 0
         self._elsewhere = Elsewhere()
@@ -75,10 +78,14 @@ class RateLimiter:
     @property
     def largest_batch(self) -> float:
         """The largest batch that is let through whatever the inserts' sizes."""
-        return 2 * self.error_buffer if self.samples_per_insert else math.inf
+        if self.samples_per_insert:
+            return 2 * self.error_buffer
+        return self.max_unread_items or math.inf
 
     def admits_insert(self, item_count: int) -> bool:
         """Tells whether an insert may go on while the table holds `item_count` items."""
+        if self.max_unread_items:
+            return item_count < self.max_unread_items
         return (
             not self.samples_per_insert
             or self.difference <= self._set_point + self.error_buffer
@@ -122,6 +129,8 @@ class RateLimiter:
 
     def explain_insert(self) -> str:
         """Says what an insert waits for, with the numbers."""
+        if self.max_unread_items:
+            return f"room: inserts wait while max_items={self.max_unread_items} items are unread"
         return (
             f"samples: {self._state}, inserts wait while d is above "
             f"{self._set_point + self.error_buffer:g}"

@@ -1,10 +1,12 @@
 """Rows that arrive: whose they are, and their columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from mycelia_core.compression import CompressedRows
-from mycelia_replay.arrays import Bools, Floats
+from mycelia_replay.arrays import AnyArray, Bools, Floats, Ints
 from mycelia_replay.columns.column import Values
 
 
@@ -32,6 +34,12 @@ class Rows:
 
     row_count: int
     """The sum over the segments."""
+
+    item_rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """[k] for which of the rows item columns are given, ascending."""
+
+    item_columns: Mapping[str, AnyArray] = field(default_factory=dict)
+    """Each [k, ...]."""
 
     def flags(self, name: str) -> Bools:
         """Returns a bool column [rows]; such are never compressed."""

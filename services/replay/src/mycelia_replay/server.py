@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from mycelia.replay.v1 import replay_pb2_grpc
 from mycelia_core.rpc.server import Server
 from mycelia_replay.checkpoint.checkpointer import Checkpointer
 from mycelia_replay.gate import Gate
-from mycelia_replay.servicer import SERVICE_NAME, ReplayServicer
+from mycelia_replay.servicer import SERVICE_NAME, ReplayServicer, add_to_server
 
 
 class ReplayServer:
@@ -16,8 +15,7 @@ class ReplayServer:
         """Prepares a server for `bind`: `host:port` (port 0 takes a free one) or `unix:path`."""
         self._servicer = ReplayServicer()
         self._server = Server(bind)
-        add = replay_pb2_grpc.add_ReplayServiceServicer_to_server
-        self._server.add(add, self._servicer, SERVICE_NAME)
+        self._server.add(add_to_server, self._servicer, SERVICE_NAME)
 
     @property
     def address(self) -> str:

@@ -69,6 +69,8 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
         self, request_iterator: AsyncIterator[pb.InsertRequest], context: Context
     ) -> AsyncIterator[pb.InsertResponse]:
         """Appends rows to a table."""
+        # Tells a caller whose rows will have to wait that the server is there.
+        await context.send_initial_metadata(())
         sequence, run_id, table = -1, "", ""
         async for request in request_iterator:
             run_id, table = request.run_id or run_id, request.table
@@ -88,10 +90,10 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
             )
         await self._count_if_unreadable(table)
 
-    async def Sample(
+    async def Sample(  # type: ignore[override]
         self, request_iterator: AsyncIterator[pb.SampleRequest], context: Context
-    ) -> AsyncIterator[pb.SampleResponse]:
-        """Draws batches of items as credit is granted."""
+    ) -> AsyncIterator[bytes]:
+        """Draws batches of items as credit is granted; yields serialized responses."""
         credit = Credit()
         self._credits.add(credit)
         reader = asyncio.create_task(credit.read(request_iterator))
@@ -197,3 +199,14 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
             if gate and not isinstance(error, UnavailableError):
                 gate.table.counters.refused_requests += 1
             raise
+
+
+def add_to_server(servicer: ReplayServicer, server: grpc.aio.Server) -> None:
+    """Adds a servicer, of which some methods make or read their bytes themselves."""
+    replay_pb2_grpc.add_ReplayServiceServicer_to_server(servicer, server)
+    methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Sample": grpc.stream_stream_rpc_method_handler(
+            servicer.Sample, request_deserializer=pb.SampleRequest.FromString
+        )
+    }
+    server.add_registered_method_handlers(SERVICE_NAME, methods)

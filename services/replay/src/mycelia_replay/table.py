@@ -5,71 +5,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mycelia_core.config import TableConfig, WindowConfig
 from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_core.specs import FIRST, TERMINATED, TRUNCATED, Signature
-from mycelia_replay.arrays import AnyArray, Floats, Ints
-from mycelia_replay.columns.column import Allocate, Gathered
+from mycelia_replay.arrays import AnyArray, Bools, Floats, Ints
+from mycelia_replay.columns.column import Allocate
 from mycelia_replay.draw_figures import DrawFigures
+from mycelia_replay.item_columns import ItemColumns
+from mycelia_replay.item_keys import ItemKeys
+from mycelia_replay.items import Items
 from mycelia_replay.rate_limiter import RateLimiter
 from mycelia_replay.ring import Ring
 from mycelia_replay.row_hold import RowHold
 from mycelia_replay.rows import Rows
-from mycelia_replay.selectors.fifo import Fifo
-from mycelia_replay.selectors.prioritized import Prioritized
-from mycelia_replay.selectors.selector import Selector
-from mycelia_replay.selectors.uniform import Uniform
 from mycelia_replay.state import State
 from mycelia_replay.streams import Arrival, Streams
+from mycelia_replay.table_results import Counters, Inserted, Sampled
 from mycelia_replay.windows import completed_items
-
-
-@dataclass(frozen=True, slots=True)
-class Inserted:
-    """What became of the rows of one request."""
-
-    stored_count: int
-    duplicate_count: int
-    missing_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """A batch of B items whose windows, context included, are W rows long."""
-
-    item_keys: Ints
-    """[B]"""
-
-    probabilities: Floats
-    """[B] with which each was drawn."""
-
-    row_counts: NDArray[np.int32]
-    """[B] real rows, context not counted."""
-
-    times_sampled: NDArray[np.int32]
-    """[B] this time included."""
-
-    item_count: int
-    total_priority: float
-
-    columns: dict[str, Gathered]
-    """Each [W, B, ...]."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """What has happened in a table since it was made."""
-
-    inserted_rows: int = 0
-    inserted_items: int = 0
-    sampled_items: int = 0
-    updated_priorities: int = 0
-    stale_updates: int = 0
-    duplicate_rows: int = 0
-    missing_rows: int = 0
-    refused_requests: int = 0
 
 
 class Table:
@@ -93,33 +46,36 @@ class Table:
         self.window = _checked_window(config)
         self.counters = Counters()
         self.draws = DrawFigures()
-        self.item_count = 0
+        self._item_keys = ItemKeys()
         self.limiter = RateLimiter(
             samples_per_insert=config.samples_per_insert,
             min_items_to_sample=config.min_items_to_sample,
             error_buffer=config.error_buffer,
-            max_items=config.capacity_rows,
+            max_items=config.most_items,
+            max_unread_items=config.max_items if config.inserts_wait_for_room else 0,
         )
         capacity = config.capacity_rows
         self._generator = np.random.default_rng(seed)
-        self._selector = _make_selector(config)
+        self._items = Items(config)
+        self._item_columns = ItemColumns(signature.item_columns, capacity, self.window)
         self._ring = Ring(signature, capacity)
-        self._streams = Streams(self.window.rows - 1 + self.window.context_rows)
-        self._has_item = np.zeros(capacity, np.bool_)
+        self._streams = Streams(self.window.rows - 1 + self.window.lead_rows)
         self._initial_priorities = np.zeros(capacity)
-        self._row_counts = np.zeros(capacity, np.int32)
-        self._times_sampled = np.zeros(capacity, np.int32)
-        self._draws_left = 0
 
     @property
     def largest_batch(self) -> float:
         """The largest batch that can be drawn at once whatever the inserts' sizes."""
-        capacity = self.config.capacity_rows
-        if self.config.sampler == "fifo":
-            return min(self.limiter.largest_batch, capacity)
+        most_items = self.config.most_items
+        if self.config.sampler in ("fifo", "lifo", "max_heap"):
+            return min(self.limiter.largest_batch, most_items)
         return min(
-            self.limiter.largest_batch, capacity * (self.config.max_times_sampled or math.inf)
+            self.limiter.largest_batch, most_items * (self.config.max_times_sampled or math.inf)
         )
+
+    @property
+    def item_count(self) -> int:
+        """Items that can be sampled."""
+        return len(self._items)
 
     @property
     def row_count(self) -> int:
@@ -129,18 +85,13 @@ class Table:
     @property
     def total_priority(self) -> float:
         """The sum of the items' priorities, after the exponent."""
-        return self._selector.total
+        return self._items.total_priority
 
     @property
     def nbytes(self) -> int:
         """Bytes reserved for rows, links and priorities."""
-        arrays = (
-            self._has_item,
-            self._initial_priorities,
-            self._row_counts,
-            self._times_sampled,
-        )
-        return self._ring.nbytes + self._selector.nbytes + sum(a.nbytes for a in arrays)
+        items = self._items.nbytes + self._item_columns.nbytes
+        return self._ring.nbytes + items + self._initial_priorities.nbytes
 
     @property
     def used_bytes(self) -> int:
@@ -180,9 +131,11 @@ class Table:
 
     def can_draw(self, batch_size: int) -> bool:
         """Tells whether there are items for a batch, the rate limiter aside."""
-        if not self._selector.can_draw(batch_size):
-            return False
-        return not self.config.max_times_sampled or self._has_draws(batch_size)
+        return self._items.can_draw(batch_size)
+
+    def overwrites_items(self, row_count: int) -> bool:
+        """Tells whether items would leave because `row_count` more rows are stored."""
+        return bool(len(self._items_over(self._ring.slots_to_overwrite(row_count))))
 
     def sample(self, batch_size: int, allocate: Allocate = np.empty) -> Sampled:
         """Draws a batch. Only when `can_draw(batch_size)`.
@@ -192,22 +145,22 @@ class Table:
           allocate: makes the arrays that dense columns are gathered in.
         """
         item_count, total = self.item_count, self.total_priority
-        if self.config.max_times_sampled:
-            slots, probabilities = self._draw_limited(batch_size)
-        else:
-            slots, probabilities = self._selector.draw(self._generator, batch_size)
-            self._count_draws(slots)
-        window = self._ring.window(slots, self.window.rows, self.window.context_rows)
+        slots, probabilities = self._items.draw(self._generator, batch_size)
+        window = self._ring.window(slots, self.window.rows, self.window.lead_rows)
+        burn_in_counts = self._items.burn_in_counts(slots)
+        starts = window[self.window.lead_rows - burn_in_counts, np.arange(batch_size)]
         sampled = Sampled(
-            item_keys=self._ring.keys(slots),
+            item_keys=self._item_keys.issue(self._ring.keys(slots)),
             probabilities=probabilities,
-            row_counts=self._row_counts[slots],
-            times_sampled=self._times_sampled[slots],
+            row_counts=self._items.row_counts(slots),
+            burn_in_counts=burn_in_counts,
+            times_sampled=self._items.times_sampled(slots),
             item_count=item_count,
             total_priority=total,
             columns=self._ring.gather(window, allocate),
+            item_columns=self._item_columns.gather(starts),
         )
-        self.draws.drawn(sampled.item_keys, sampled.times_sampled)
+        self.draws.drawn(self._ring.keys(slots), sampled.times_sampled)
         self.counters.sampled_items += batch_size
         self.limiter.count_sample(batch_size)
         return sampled
@@ -222,41 +175,51 @@ class Table:
         Returns:
           how many were applied and how many were of items that are gone.
         """
-        slots = keys % self._ring.capacity
-        alive = (keys >= self._ring.oldest_key()) & (keys < self._ring.next_key)
-        alive &= self._has_item[slots]
-        applied = int(np.count_nonzero(alive))
+        slots, alive = self._find(keys)
+        applied = len(slots)
         if applied < len(keys):
-            slots, priorities = slots[alive], priorities[alive]
-        self._selector.update(slots, priorities)
+            priorities = priorities[alive]
+        self._items.update(slots, priorities)
         self.counters.updated_priorities += applied
         self.counters.stale_updates += len(keys) - applied
         return applied, len(keys) - applied
 
+    def delete_items(self, keys: Ints) -> tuple[int, int]:
+        """Removes items; their rows stay until they are overwritten.
+
+        Args:
+          keys: [n] of items; each counts once.
+
+        Returns:
+          how many were removed and how many keys were of items that were gone.
+        """
+        slots = np.unique(self._find(keys)[0])
+        self._items.remove(slots)
+        self.counters.deleted_items += len(slots)
+        return len(slots), len(keys) - len(slots)
+
     def reset(self) -> int:
         """Removes every row and item; returns how many rows. Keys and counters go on."""
-        self._remove(self._has_item.nonzero()[0])
+        self._items.remove(self._items.slots)
+        self._item_columns.forget(np.arange(self._ring.capacity))
         return self._ring.clear()
 
     def state(self) -> State:
         """Copies all but the rows: what an exact continuation needs. Takes milliseconds."""
         return State.of(
             {
-                "has_item": self._has_item,
                 "initial_priorities": self._initial_priorities,
-                "row_counts": self._row_counts,
-                "times_sampled": self._times_sampled,
             },
-            item_count=self.item_count,
-            draws_left=self._draws_left,
             counters=asdict(self.counters),
             generator=self._generator.bit_generator.state,
         ).joined(
             ring=self._ring.state(),
             streams=self._streams.state(),
-            selector=self._selector.state(),
+            items=self._items.state(),
+            item_columns=self._item_columns.state(),
             limiter=self.limiter.state(),
             draws=self.draws.state(),
+            item_keys=self._item_keys.state(),
         )
 
     def load_state(self, state: State) -> None:
@@ -265,21 +228,20 @@ class Table:
         Raises:
           UnfitStateError: its settings were others; this table is of no use then.
         """
-        state.copy_into(
-            has_item=self._has_item,
-            initial_priorities=self._initial_priorities,
-            row_counts=self._row_counts,
-            times_sampled=self._times_sampled,
-        )
-        self.item_count = state.scalar("item_count")
-        self._draws_left = state.scalar("draws_left")
+        state.copy_into(initial_priorities=self._initial_priorities)
         self.counters = Counters(**state.scalar("counters"))
         self._generator.bit_generator.state = state.scalar("generator")
         self._ring.load_state(state.part("ring"))
         self._streams.load_state(state.part("streams"))
-        self._selector.load_state(state.part("selector"))
+        self._items.load_state(state.part("items"))
+        self._item_columns.load_state(state.part("item_columns"))
         self.limiter.load_state(state.part("limiter"))
         self.draws.load_state(state.part("draws"))
+        self._item_keys.load_state(state.part("item_keys"))
+
+    def begin_life(self) -> None:
+        """Gives rows from now on other keys than any that were lost in a kill may have had."""
+        self._item_keys.begin_life(self._ring.next_key, self._ring.oldest_key())
 
     @property
     def oldest_key(self) -> int:
@@ -298,6 +260,14 @@ class Table:
         """Puts back rows that a hold has read; see `Ring.load_rows`."""
         self._ring.load_rows(first_key, columns, skip)
 
+    def _find(self, keys: Ints) -> tuple[Ints, Bools]:
+        """Returns the slots of those of `keys` [n] whose items live, and which [n] these are."""
+        keys = self._item_keys.resolve(keys)
+        slots = keys % self._ring.capacity
+        alive = (keys >= self._ring.oldest_key()) & (keys < self._ring.next_key)
+        alive &= self._items.are_there(slots)
+        return slots[alive], alive
+
     def _store(self, arrival: Arrival, rows: Rows) -> None:
         first_key, count = self._ring.next_key, arrival.new_count
         self.draws.stored(first_key, self._ring.oldest_key())
@@ -305,120 +275,112 @@ class Table:
         if arrival.kept is not None:
             columns = {name: values[arrival.kept] for name, values in columns.items()}
             priorities = None if priorities is None else priorities[arrival.kept]
-        item_keys, row_counts = self._find_items(arrival, first_key)
-        self._remove(self._items_over(self._ring.slots_to_overwrite(count)))
+        found = self._find_items(arrival, first_key)
+        overwritten = self._ring.slots_to_overwrite(count)
+        self._items.remove(self._items_over(overwritten))
+        self._item_columns.forget(overwritten)
         self._ring.store(arrival, columns, self._streams.last_keys(arrival))
         slots = np.arange(first_key, first_key + count) % self._ring.capacity
         self._initial_priorities[slots] = math.nan if priorities is None else priorities
         self._streams.commit(arrival, first_key)
-        self._make_items(item_keys % self._ring.capacity, row_counts)
+        if self._item_columns:
+            self._store_item_columns(arrival, rows, slots)
+            found = self._with_state(found)
+        self._make_items(found)
 
-    def _find_items(self, arrival: Arrival, first_key: int) -> tuple[Ints, Ints]:
-        """Returns keys and row counts of the items that an arrival completes, oldest first."""
+    def _store_item_columns(self, arrival: Arrival, rows: Rows, slots: Ints) -> None:
+        """Keeps the item columns of those of the new rows, at `slots`, where an item starts."""
+        places = np.full(rows.row_count, -1)
+        places[rows.item_rows] = np.arange(len(rows.item_rows))
+        if arrival.kept is not None:
+            places = places[arrival.kept]
+        stored = (places >= 0) & self._item_columns.starts(arrival.positions)
+        values = {name: column[places[stored]] for name, column in rows.item_columns.items()}
+        self._item_columns.store(slots[stored], values)
+
+    def _with_state(self, found: "_Found") -> "_Found":
+        """Returns those of new items whose start came with its item columns."""
+        there = self._item_columns.are_there(found.start_keys % self._ring.capacity)
+        self.counters.stateless_items += int(np.count_nonzero(~there))
+        return found.only(there)
+
+    def _find_items(self, arrival: Arrival, first_key: int) -> "_Found":
+        """Returns the items that an arrival completes."""
         last_positions = self._streams.last_positions(arrival)
         found = completed_items(arrival, last_positions, self.window)
-        where = (arrival, first_key, found.segments, found.offsets)
-        keys = self._streams.ancestors(*where, found.back)
-        reach = keys
+
+        def ancestors(back: Ints) -> Ints:
+            return self._streams.ancestors(
+                arrival, first_key, found.segments, found.offsets, found.back + back
+            )
+
+        none = np.zeros_like(found.back)
+        keys = start_keys = reach = ancestors(none)
+        burn_in_counts = none
+        if self.window.burn_in_rows:
+            burn_in_counts = np.minimum(found.positions, self.window.burn_in_rows)
+            start_keys = reach = ancestors(burn_in_counts)
         if self.window.context_rows:
-            context = np.minimum(found.positions, self.window.context_rows)
-            reach = self._streams.ancestors(*where, found.back + context)
-        alive = reach >= self._ring.oldest_key(arrival.new_count)
-        keys, row_counts = keys[alive], found.back[alive] + 1
-        order = np.argsort(keys)
-        return keys[order], row_counts[order]
+            reach = ancestors(np.minimum(found.positions, self.window.lead_rows))
+        items = _Found(keys, found.back + 1, burn_in_counts, start_keys)
+        items = items.only(reach >= self._ring.oldest_key(arrival.new_count))
+        return items.only(np.argsort(items.keys))
 
     def _items_over(self, slots: Ints) -> Ints:
         """Returns the slots of the items whose window or context has a row in `slots`."""
         # Later rows of a window are newer than its first, so only items that
-        # begin at such a row or up to context_rows after it can have one.
-        found = slots[self._has_item[slots]]
-        if not self.window.context_rows:
+        # begin at such a row or up to lead_rows after it can have one.
+        found = slots[self._items.are_there(slots)]
+        if not self.window.lead_rows:
             return found
         parts = [found]
-        for _ in range(self.window.context_rows):
+        for _ in range(self.window.lead_rows):
             slots = self._ring.follow(slots)
-            parts.append(slots[self._has_item[slots]])
+            parts.append(slots[self._items.are_there(slots)])
         return np.unique(np.concatenate(parts))
 
-    def _make_items(self, slots: Ints, row_counts: Ints) -> None:
-        if not len(slots):
-            return
-        self._has_item[slots] = True
-        self._row_counts[slots] = row_counts
-        self._times_sampled[slots] = 0
-        self._selector.add(slots, self._initial_priorities[slots])
-        self.item_count += len(slots)
-        self._draws_left += len(slots) * self.config.max_times_sampled
+    def _make_items(self, found: "_Found") -> None:
+        slots = found.keys % self._ring.capacity
+        priorities = self._initial_priorities[slots]
+        left = self._items.add(slots, found.row_counts, found.burn_in_counts, priorities)
         self.counters.inserted_items += len(slots)
+        self.counters.removed_items += left
         self.limiter.count_insert(len(slots))
 
-    def _remove(self, slots: Ints) -> None:
-        if not len(slots):
-            return
-        self._has_item[slots] = False
-        self._selector.remove(slots)
-        self.item_count -= len(slots)
-        if self.config.max_times_sampled:
-            unused = self.config.max_times_sampled - self._times_sampled[slots]
-            self._draws_left -= int(unused.sum())
 
-    def _has_draws(self, count: int) -> bool:
-        """Tells whether items that can be drawn have so many draws left together."""
-        if self._draws_left < count:
-            return False
-        slots = self._has_item.nonzero()[0]
-        slots = slots[self._selector.drawable(slots)]
-        left = self.config.max_times_sampled * len(slots) - int(self._times_sampled[slots].sum())
-        return left >= count
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """New items, n of them, oldest first."""
 
-    def _count_draws(self, slots: Ints) -> None:
-        np.add.at(self._times_sampled, slots, 1)
+    keys: Ints
+    """[n]"""
 
-    def _draw_limited(self, batch_size: int) -> tuple[Ints, Floats]:
-        """Draws a batch in which no item is drawn more often than it has draws left."""
-        limit = self.config.max_times_sampled
-        slots: Ints = np.empty(0, np.int64)
-        probabilities: Floats = np.empty(0)
-        while len(slots) < batch_size:
-            drawn, probs = self._selector.draw(self._generator, batch_size - len(slots))
-            fine = _occurrences(drawn) < limit - self._times_sampled[drawn]
-            drawn, probs = drawn[fine], probs[fine]
-            self._count_draws(drawn)
-            self._draws_left -= len(drawn)
-            used_up = np.unique(drawn)
-            self._remove(used_up[self._times_sampled[used_up] >= limit])
-            slots = np.concatenate([slots, drawn])
-            probabilities = np.concatenate([probabilities, probs])
-        return slots, probabilities
+    row_counts: Ints
+    """[n]"""
 
+    burn_in_counts: Ints
+    """[n]"""
 
-def _occurrences(values: Ints) -> Ints:
-    """Returns, for each value [n], how many equal ones come before it."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    lengths = np.diff(np.r_[starts, len(values)])
-    occurrences = np.empty(len(values), np.int64)
-    occurrences[order] = np.arange(len(values)) - np.repeat(starts, lengths)
-    return occurrences
+    start_keys: Ints
+    """[n] of the rows where they start, burn-in included."""
+
+    def only(self, which: Bools | Ints) -> "_Found":
+        """Returns some of them."""
+        return _Found(
+            keys=self.keys[which],
+            row_counts=self.row_counts[which],
+            burn_in_counts=self.burn_in_counts[which],
+            start_keys=self.start_keys[which],
+        )
 
 
 def _checked_window(config: TableConfig) -> WindowConfig:
     window = config.window
     if window is None:
         raise ValueError(f"table {config.name!r}: the window is not set")
-    if window.rows + window.context_rows > config.capacity_rows:
+    if window.rows + window.lead_rows > config.capacity_rows:
         raise ValueError(
-            f"table {config.name!r}: a window of {window.rows + window.context_rows} rows, "
+            f"table {config.name!r}: a window of {window.rows + window.lead_rows} rows, "
             f"context included, is longer than capacity_rows={config.capacity_rows}"
         )
     return window
-
-
-def _make_selector(config: TableConfig) -> Selector:
-    if config.sampler == "prioritized":
-        return Prioritized(config.capacity_rows, config.priority_exponent)
-    if config.sampler == "uniform":
-        return Uniform(config.capacity_rows)
-    return Fifo(config.capacity_rows)

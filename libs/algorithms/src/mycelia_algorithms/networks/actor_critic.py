@@ -153,16 +153,14 @@ class ActorCritic(nn.Module):
         hidden = pixels.reshape(rows.numel(), -1, 42, 42).to(torch.float32) / 255
         for layer in self.encoder:
             hidden = torch.relu(layer(hidden))
-        return hidden.flatten(start_dim=1).unflatten(0, rows)
+        return hidden.reshape(*rows, -1)
 
     def _through(self, trunk: nn.ModuleList, hidden: Tensor) -> Tensor:
         for layer in trunk:
             hidden = self._activate(layer(hidden))
         return hidden
 
-    def _remember(
-        self, hidden: Tensor, first: Tensor, state: State | None
-    ) -> tuple[Tensor, State]:
+    def _remember(self, hidden: Tensor, first: Tensor, state: State | None) -> tuple[Tensor, State]:
         # Cut where any episode begins, so that each piece runs through the fused LSTM:
         # three times as fast as a loop of cells over the rows.
         if state is None:
@@ -189,7 +187,8 @@ class ActorCritic(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Conv2d):
                 nn.init.orthogonal_(module.weight, math.sqrt(2), generator=generator)
-                nn.init.zeros_(module.bias)
+                assert module.bias is not None
+                module.bias.zero_()
             elif isinstance(module, nn.LSTM):
                 _initialise_lstm(module, generator)
         nn.init.orthogonal_(self.policy.weight, _POLICY_GAIN, generator=generator)

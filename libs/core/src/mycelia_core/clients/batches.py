@@ -14,6 +14,7 @@ from mycelia_core.codec import decode, dtype_from_proto, expected_bytes
 from mycelia_core.compression import CompressedRows, decompress
 from mycelia_core.parts import Assembler
 from mycelia_core.rpc.errors import InvalidArgumentError
+from mycelia_core.rpc.sample_wire import Response
 from mycelia_core.specs import column_from_proto
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class BatchReader:
         self._header = pb.BatchHeader()
         self._assembler = Assembler((), 0)
 
-    def add(self, response: pb.SampleResponse) -> Batch | None:
+    def add(self, message: Response) -> Batch | None:
         """Takes in a message; returns the batch that it completes.
 
         Raises:
@@ -75,6 +76,7 @@ class BatchReader:
             inflate to its shape.
           ResourceExhaustedError: the batch is too large.
         """
+        response = message.head
         if response.HasField("shared_memory"):
             self._attach(response.shared_memory)
             return None
@@ -84,7 +86,7 @@ class BatchReader:
                 self._assembler = Assembler(self._header.columns, MAX_BATCH_BYTES)
         if response.shared_memory_offsets_bytes:
             return _batch(self._header, self._read_shared(response))
-        self._assembler.add(response.parts)
+        self._assembler.add(message.parts)
         return _batch(self._header, self._assembler.finish()) if response.last else None
 
     def _attach(self, offer: pb.SharedMemory) -> None:

@@ -1,18 +1,22 @@
 """A stream of inserts that survives the loss of its connection."""
 
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import grpc
 
 from mycelia.replay.v1 import replay_pb2 as pb
-from mycelia.replay.v1 import replay_pb2_grpc
 from mycelia_core.clients.resuming import final_failure
 from mycelia_core.clients.waiting import Backoff, StoppedError
 from mycelia_core.rpc.errors import StatusError
+
+if TYPE_CHECKING:
+    from mycelia_core.clients.replay import ReplayClient
 
 CHECK_SECONDS = 0.1
 """How soon a wait notices that it is to end early."""
@@ -33,7 +37,7 @@ class InsertStream:
 
     def __init__(
         self,
-        stub: replay_pb2_grpc.ReplayServiceStub,
+        client: "ReplayClient",
         name: str,
         max_in_flight: int,
         stop: threading.Event | None,
@@ -43,7 +47,8 @@ class InsertStream:
         """How long submits and drains have waited so far."""
         self.stored_row_count = 0
         """Rows that the server has stored."""
-        self._stub = stub
+        self._client = client
+        self._lost_since = math.inf
         self._name = name
         self._max_in_flight = max_in_flight
         self._stop = stop or threading.Event()
@@ -56,6 +61,11 @@ class InsertStream:
         self._call: grpc.Call | None = None
         self._thread = threading.Thread(target=self._run, name=f"insert {name}", daemon=True)
         self._thread.start()
+
+    @property
+    def lost_seconds(self) -> float:
+        """For how long the server has not been there; 0 while it is."""
+        return max(0.0, time.monotonic() - self._lost_since)
 
     @property
     def has_room(self) -> bool:
@@ -133,7 +143,10 @@ class InsertStream:
                 if failure:
                     self._fail(failure)
                     return
+                self._lost_since = min(self._lost_since, time.monotonic())
             self._closing.wait(backoff.next_seconds())
+            if not math.isinf(self._lost_since):
+                self._client.find_again()
 
     def _converse(self, backoff: Backoff) -> None:
         """Makes one call, sends what is not acknowledged, and takes acknowledgements."""
@@ -145,7 +158,12 @@ class InsertStream:
                 outbox.put(request)
             if self._closing.is_set():
                 outbox.put(None)
-            self._call = call = self._stub.Insert(iter(outbox.get, None))
+            self._call = call = self._client.stub.Insert(iter(outbox.get, None))
+        if not math.isinf(self._lost_since):
+            # Comes at once from a server that is there, even one that is closed to inserts.
+            call.initial_metadata()
+            if call.is_active():
+                self._lost_since = math.inf
         for response in call:
             backoff.reset()
             self._acknowledge(response)

@@ -36,9 +36,22 @@ class ParamClient:
         self._channel = open_channel(address)
         self._stub = params_pb2_grpc.ParamServiceStub(self._channel)
 
-    def get(self, newer_than: int = 0, *, timeout: float = 30.0) -> Weights | None:
-        """Returns the newest weights; None if there are none newer than `newer_than`."""
-        request = pb.GetWeightsRequest(run_id=self.run_id, newer_than_version=newer_than)
+    def get(
+        self, newer_than: int = 0, *, version: int = 0, timeout: float = 30.0
+    ) -> Weights | None:
+        """Returns the newest weights; None if there are none newer than `newer_than`.
+
+        Args:
+          newer_than: the version that the caller has; 0 for none.
+          version: this version instead, one of the last that the server has returned.
+          timeout: seconds for the call.
+
+        Raises:
+          NotFoundError: the server no longer keeps `version`.
+        """
+        request = pb.GetWeightsRequest(
+            run_id=self.run_id, newer_than_version=newer_than, version=version
+        )
         reader: WeightsReader | None = None
         with translated_errors(f"GetWeights at {self.address}"):
             for response in self._stub.GetWeights(request, timeout=timeout):

@@ -1,10 +1,12 @@
 """The client of the replay service."""
 
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+import grpc
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -12,16 +14,30 @@ from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia.replay.v1 import replay_pb2_grpc
 from mycelia_core.clients.batches import Batch
 from mycelia_core.clients.failures import translated_errors
+from mycelia_core.clients.priority_updater import PriorityUpdater
 from mycelia_core.clients.sampler import Sampler
 from mycelia_core.clients.trajectory_writer import BackPressureTimeout, TrajectoryWriter
 from mycelia_core.codec import encode
+from mycelia_core.rpc import sample_wire
 from mycelia_core.rpc.channel import open_channel
 from mycelia_core.specs import Signature
 
-__all__ = ["BackPressureTimeout", "Batch", "ReplayClient", "Sampler", "TrajectoryWriter"]
+__all__ = [
+    "BackPressureTimeout",
+    "Batch",
+    "PriorityUpdater",
+    "ReplayClient",
+    "Sampler",
+    "TrajectoryWriter",
+]
+
+logger = logging.getLogger(__name__)
 
 CALL_SECONDS = 10.0
 """The deadline of calls that have no parameter for it."""
+
+CHECKPOINT_SECONDS = 600.0
+"""How long a checkpoint may take: many gigabytes at a slow disk's speed."""
 
 
 class ReplayClient:
@@ -39,13 +55,30 @@ class ReplayClient:
     deadline passes.
     """
 
-    def __init__(self, address: str, run_id: str) -> None:
-        """Opens a channel; whether anybody answers shows with the first call."""
+    def __init__(
+        self, address: str, run_id: str, *, locate: Callable[[], str | None] | None = None
+    ) -> None:
+        """Opens a channel; whether anybody answers shows with the first call.
+
+        Args:
+          address: the server's.
+          run_id: of the run that it serves; empty for one that was started without a run.
+          locate: returns where the server is now, or None if that is not known; asked when
+            a connection is lost, for a server that was started again elsewhere.
+        """
         self.address = address
         self.run_id = run_id
+        self._locate = locate
+        self._left_channels: list[grpc.Channel] = []
         self._channel = open_channel(address)
         self.stub = replay_pb2_grpc.ReplayServiceStub(self._channel)
         """The generated stub, for calls that this class does not wrap."""
+        self.sample = self._channel.stream_stream(
+            sample_wire.METHOD,
+            request_serializer=pb.SampleRequest.SerializeToString,
+            response_deserializer=sample_wire.read,
+        )
+        """The stub's `Sample`, but that its responses are not copied as often."""
 
     def info(
         self, tables: Sequence[str] = (), *, timeout: float = CALL_SECONDS
@@ -90,6 +123,16 @@ class ReplayClient:
         with translated_errors(f"Reset at {self.address}"):
             return self.stub.Reset(request, timeout=timeout).removed_row_count
 
+    def save_checkpoint(self, *, timeout: float = CHECKPOINT_SECONDS) -> pb.SaveCheckpointResponse:
+        """Has the server save all its tables, and returns where and at what cost.
+
+        Raises:
+          FailedPreconditionError: it has no folder for checkpoints, or cannot write there.
+        """
+        request = pb.SaveCheckpointRequest(run_id=self.run_id)
+        with translated_errors(f"SaveCheckpoint at {self.address}"):
+            return self.stub.SaveCheckpoint(request, timeout=timeout)
+
     def writer(
         self,
         table: str,
@@ -119,14 +162,32 @@ class ReplayClient:
         batch_size: int,
         *,
         prefetch: int = 2,
+        shared_memory: bool = True,
         stop: threading.Event | None = None,
     ) -> Sampler:
         """Opens a sampler, which fetches batches ahead; see `Sampler`."""
-        return Sampler(self, table, batch_size, prefetch=prefetch, stop=stop)
+        return Sampler(
+            self, table, batch_size, prefetch=prefetch, shared_memory=shared_memory, stop=stop
+        )
+
+    def updater(self, table: str, *, timeout: float = CALL_SECONDS) -> PriorityUpdater:
+        """Opens an updater, which sends priorities in the background; see `PriorityUpdater`."""
+        return PriorityUpdater(self, table, timeout=timeout)
+
+    def find_again(self) -> None:
+        """Goes to where the server is now, after a lost connection; may take a call's time."""
+        address = self._locate() if self._locate else None
+        if address is None or address == self.address:
+            return
+        logger.info("replay has moved from %s to %s", self.address, address)
+        self._left_channels.append(self._channel)
+        self.address, self._channel = address, open_channel(address)
+        self.stub = replay_pb2_grpc.ReplayServiceStub(self._channel)
 
     def close(self) -> None:
         """Closes the channel; writers and samplers must have been closed before."""
-        self._channel.close()
+        for channel in (*self._left_channels, self._channel):
+            channel.close()
 
     def __enter__(self) -> Self:
         """Returns itself; the channel is open already."""

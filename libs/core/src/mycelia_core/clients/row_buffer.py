@@ -107,6 +107,14 @@ class RowBuffer:
         self._fill[stream] -= len(dropped)
         self._count = len(kept)
 
+    def discard(self) -> int:
+        """Forgets everything held and returns how many rows; their numbers are not given again."""
+        count = self._count
+        self._next_rows = self._next_rows + self._fill
+        self._fill[:] = 0
+        self._count = 0
+        return count
+
     def take(self, run_id: str, table: str) -> Iterator[pb.InsertRequest]:
         """Yields everything held as requests without `sequence`, and forgets it.
 

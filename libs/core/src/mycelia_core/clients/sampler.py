@@ -41,6 +41,7 @@ class Sampler:
         batch_size: int,
         *,
         prefetch: int = 2,
+        shared_memory: bool = True,
         stop: threading.Event | None = None,
     ) -> None:
         """Starts fetching.
@@ -50,6 +51,8 @@ class Sampler:
           table: the table's name.
           batch_size: items per batch.
           prefetch: how many batches are fetched ahead, at least 1.
+          shared_memory: whether large batches of a server on this host may come
+            through memory shared with it; where that fails they come by gRPC.
           stop: ends waits early when it is set.
         """
         if prefetch < 1:
@@ -60,6 +63,7 @@ class Sampler:
         self._table = table
         self._batch_size = batch_size
         self._prefetch = prefetch
+        self._shared_memory = shared_memory
         self._stop = stop or threading.Event()
         self._changed = threading.Condition()
         self._ready: deque[Batch] = deque()
@@ -169,6 +173,7 @@ class Sampler:
                 if failure:
                     self._fail(failure)
                     return
+                self._client.find_again()
             time.sleep(backoff.next_seconds())
 
     def _converse(self, backoff: Backoff) -> None:
@@ -182,7 +187,7 @@ class Sampler:
             outbox: SimpleQueue[pb.SampleRequest | None] = SimpleQueue()
             self._outbox = outbox
             outbox.put(self._first_request(self._prefetch - len(self._ready)))
-            self._call = call = self._client.stub.Sample(iter(outbox.get, None))
+            self._call = call = self._client.sample(iter(outbox.get, None))
         reader = BatchReader(outbox.put)
         for response in call:
             batch = reader.add(response)
@@ -198,7 +203,7 @@ class Sampler:
             table=self._table,
             batch_size=self._batch_size,
             credit=credit,
-            accepts_shared_memory=True,
+            accepts_shared_memory=self._shared_memory,
         )
 
     def _fail(self, error: StatusError | TimeoutError) -> None:

@@ -75,7 +75,7 @@ class TrajectoryWriter:
         self._timeout_seconds = timeout_seconds
         self._buffer = RowBuffer(signature, stream_ids, chunk_rows)
         name = f"{table!r} at {client.address}"
-        self._stream = InsertStream(client.stub, name, max_in_flight, stop)
+        self._stream = InsertStream(client, name, max_in_flight, stop)
 
     @property
     def wait_seconds(self) -> float:
@@ -114,12 +114,28 @@ class TrajectoryWriter:
           StatusError: the server refused rows for another reason.
           StoppedError: the stop event was set during the wait.
         """
-        if self._buffer.is_full:
-            self._stream.wait_for_room(self._timeout_seconds)
-            self._send()
+        self.make_room(self._timeout_seconds)
         self._buffer.append(columns, streams, priorities)
         if self._buffer.is_full and self._stream.has_room:
             self._send()
+
+    def make_room(self, timeout: float) -> None:
+        """Waits until the next `append` will not have to; raises like it."""
+        if self._buffer.is_full:
+            self._stream.wait_for_room(timeout)
+            self._send()
+
+    @property
+    def lost_seconds(self) -> float:
+        """For how long the server has not been there; 0 while it is."""
+        return self._stream.lost_seconds
+
+    def discard(self) -> int:
+        """Forgets what is recorded and not sent yet; returns how many rows.
+
+        Their numbers stay theirs, so that the server sees a gap.
+        """
+        return self._buffer.discard()
 
     def drop(self, stream: int) -> None:
         """Forgets what is recorded of a stream's running episode and not sent yet.

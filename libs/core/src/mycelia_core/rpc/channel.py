@@ -7,7 +7,13 @@ import grpc
 from mycelia_core.rpc.options import SHARED_OPTIONS
 
 IDEMPOTENT_METHODS: dict[str, tuple[str, ...]] = {
-    "mycelia.replay.v1.ReplayService": ("UpdatePriorities", "GetInfo", "Reset"),
+    "mycelia.replay.v1.ReplayService": (
+        "UpdatePriorities",
+        "GetInfo",
+        "Reset",
+        "SaveCheckpoint",
+        "ExchangeCounts",
+    ),
     "mycelia.params.v1.ParamService": ("GetWeights",),
     "mycelia.run.v1.RunService": (
         "CreateRun",

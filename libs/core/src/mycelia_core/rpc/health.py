@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if len(arguments) not in (1, 2):
         sys.stderr.write("usage: python -m mycelia_core.rpc.health HOST:PORT [SERVICE]\n")
         return 2
-    status = check(*arguments)
+    status = check(arguments[0], service="".join(arguments[1:]))
     sys.stdout.write(status + "\n")
     return 0 if status == "SERVING" else 1
 

@@ -74,8 +74,7 @@ class ActionMask(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordCo
         legal = np.asarray(mask, np.int8)
         if legal.shape != (self._count,):
             raise ActionMaskError(
-                f"{where}: the action mask has shape {list(legal.shape)}, "
-                f"expected [{self._count}]"
+                f"{where}: the action mask has shape {list(legal.shape)}, expected [{self._count}]"
             )
         if not terminated and not legal.any():
             raise ActionMaskError(f"{where}: the action mask allows no action")

@@ -52,7 +52,8 @@ class AtariFrames(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Any:
         """Repeats the action; the reward is the sum."""
-        total, terminated, truncated, info = 0.0, False, False, {}
+        total, terminated, truncated = 0.0, False, False
+        info: dict[str, Any] = {}
         skip = self._config.frame_skip
         for frame in range(skip):
             _, reward, terminated, truncated, info = self.env.step(action)
@@ -87,7 +88,8 @@ class _Shrink:
     def __call__(self, screen: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Returns `[size, size]` uint8 of a screen `[height, width]`."""
         small = self._rows @ screen.astype(np.float32) @ self._columns
-        return np.rint(small).astype(np.uint8)
+        rounded: NDArray[np.uint8] = np.rint(small).astype(np.uint8)
+        return rounded
 
 
 @lru_cache
@@ -97,7 +99,8 @@ def _area_weights(length: int, size: int) -> NDArray[np.float32]:
     pixel = np.arange(length)
     low = np.maximum(edges[:-1, None], pixel)
     high = np.minimum(edges[1:, None], pixel + 1)
-    return (np.maximum(high - low, 0) * size / length).astype(np.float32)
+    weights: NDArray[np.float32] = (np.maximum(high - low, 0) * size / length).astype(np.float32)
+    return weights
 
 
 def _can_fire(env: gymnasium.Env[Any, Any]) -> bool:

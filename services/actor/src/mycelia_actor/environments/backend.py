@@ -54,7 +54,7 @@ def make_environments(config: EnvConfig, count: int, groups: int = 1) -> VectorE
         parts = [make_environments(config, size) for size in sizes]
         return JoinedGroups([ThreadGroup(*pair) for pair in zip(parts, starts, strict=False)])
     if config.backend == "auto":
-        return _make_fastest(config, count)
+        return make_fastest(config, count)[1]
     environments = MAKERS[config.backend](config, count)
     if environments is None:
         raise MakeEnvironmentError(
@@ -101,14 +101,21 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _make_fastest(config: EnvConfig, count: int) -> VectorEnvironment:
-    """Tries the backends that have the environment, and keeps the fastest."""
+def make_fastest(config: EnvConfig, count: int) -> tuple[str, VectorEnvironment]:
+    """Tries the backends that have the environment, and returns the fastest and its name.
+
+    Raises:
+      MakeEnvironmentError: an environment cannot be made.
+    """
+    # Two that need no trial: they win wherever they were measured, and trials take seconds.
     if count >= _NATIVE_FROM_COUNT and (native := make_native(config, count)):
-        return native
+        return "native", native
+    if (screens := _try("ale", config, count)) is not None:
+        return "ale", screens
     with ExitStack() as losers:
         rates: dict[str, float] = {}
         best: VectorEnvironment | None = None
-        for name in ("sync", "ale", "envpool", "process"):
+        for name in ("sync", "envpool", "process"):
             if name == "process" and not _may_pay(count, rates["sync"]):
                 continue
             environments = _try(name, config, count)
@@ -126,7 +133,7 @@ def _make_fastest(config: EnvConfig, count: int) -> VectorEnvironment:
         "env.backend=auto: steps per second %s",
         ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items()),
     )
-    return best
+    return max(rates, key=rates.__getitem__), best
 
 
 def _try(name: str, config: EnvConfig, count: int) -> VectorEnvironment | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mycelia_actor.environments.spaces import Columns, SpaceColumns
 from mycelia_actor.environments.vector import Observation, StepResult
@@ -63,7 +64,7 @@ def wait_for_any(groups: Sequence[Group], seconds: float) -> None:
     poll.poll(max(0.0, end - time.monotonic()) * 1000)
 
 
-def nobody_stepped(observation: Observation, failed: np.ndarray | None = None) -> StepResult:  # type: ignore[type-arg]
+def nobody_stepped(observation: Observation, failed: NDArray[np.int64] | None = None) -> StepResult:
     """Returns a result without any step: after a reset, or when environments have failed."""
     count = len(observation.first)
     nobody = np.zeros(count, np.bool_)

@@ -66,7 +66,8 @@ class InProcessEnvironments:
                 outcome = environment.step(value)
             except ActionMaskError:
                 raise
-            except Exception as error:
+            # An environment is other people's code, which may raise whatever it likes.
+            except Exception as error:  # noqa: BLE001
                 self._fail(step, slot, error)
             else:
                 self._take(step, slot, outcome)

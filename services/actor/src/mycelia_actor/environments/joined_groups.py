@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mycelia_actor.environments.group import Group, nobody_stepped, wait_for_any
 from mycelia_actor.environments.spaces import Columns
@@ -97,10 +98,12 @@ def _join_results(parts: Sequence[StepResult]) -> StepResult:
     )
 
 
-def _stepped(part: StepResult) -> np.ndarray:  # type: ignore[type-arg]
+def _stepped(part: StepResult) -> NDArray[np.bool_]:
     return np.ones(len(part.reward), np.bool_) if part.stepped is None else part.stepped
 
 
-def _join_slots(starts: Sequence[int], parts: Sequence[np.ndarray | None]) -> np.ndarray:  # type: ignore[type-arg]
+def _join_slots(
+    starts: Sequence[int], parts: Sequence[NDArray[np.int64] | None]
+) -> NDArray[np.int64]:
     known = [slots + start for start, slots in zip(starts, parts, strict=True) if slots is not None]
     return np.concatenate(known) if known else np.zeros(0, np.int64)

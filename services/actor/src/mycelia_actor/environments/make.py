@@ -130,7 +130,6 @@ def _wrap(environment: Environment, path: str, config: EnvConfig) -> Environment
         wrapped: Environment = wrapper(environment)
     except Exception as error:
         raise MakeEnvironmentError(
-            f"env.wrappers={path!r}: wrapping {environment} failed: "
-            f"{type(error).__name__}: {error}"
+            f"env.wrappers={path!r}: wrapping {environment} failed: {type(error).__name__}: {error}"
         ) from error
     return wrapped

@@ -6,7 +6,7 @@ spaces, and no wrappers that it would leave out.
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 from gymnasium import spaces
@@ -85,20 +85,22 @@ def make_envpool(config: EnvConfig, count: int) -> VectorEnvironment | None:
         with warnings.catch_warnings():
             # It makes its spaces of bounds that Gymnasium finds too precise.
             warnings.simplefilter("ignore")
-            vector: Vector = envpool.make(
+            vector: Any = envpool.make(
                 name, env_type="gymnasium", num_envs=count, seed=int(seeds[0]), **options
             )
-        return vector
+        return cast("Vector", vector)
 
     if is_atari:
         return Screens(make([1]), life_loss=config.atari.life_loss, remake=make)
     single = make_environment(config)
     single.close()
     vector = make([1])
-    if not _is_same_game(vector, single):
-        vector.close()
-        return None
-    return PooledEnvironments(vector, make)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if not _is_same_game(vector, single):
+            vector.close()
+            return None
+        return PooledEnvironments(vector, make)
 
 
 class PooledEnvironments(NextStepEnvironments):

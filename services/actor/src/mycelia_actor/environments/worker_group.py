@@ -73,6 +73,8 @@ class WorkerGroup:
         self._seen = Observation(
             self.observation.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         )
+        self._phase = _Phase.DOWN
+        self._deadline = _NEVER
         self._process: WorkerProcess | None = None
         self._start()
 

@@ -116,9 +116,13 @@ class WorkerProcess:
 
     def _read_line(self) -> str:
         self._socket.settimeout(_END_SECONDS)
-        with contextlib.suppress(OSError), self._socket.makefile("rb") as file:
-            return file.readline().decode(errors="replace").strip()
-        return ""
+        try:
+            with self._socket.makefile("rb") as file:
+                return file.readline().decode(errors="replace").strip()
+        except OSError as error:
+            raise WorkerGoneError from error
+        finally:
+            self._socket.settimeout(None)
 
     def _wait_for_stack(self) -> None:
         descriptor = self._stacks.fileno()

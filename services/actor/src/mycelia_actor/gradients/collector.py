@@ -27,8 +27,19 @@ class RolloutCollector:
         source: GradientSource,
         seeds: Sequence[int],
         reporter: Reporter,
+        *,
+        clip_rewards: bool = False,
     ) -> None:
-        """Starts an episode in each environment; N seeds, one for each."""
+        """Starts an episode in each environment.
+
+        Args:
+          environments: where it acts.
+          source: who acts.
+          seeds: N, one for each environment.
+          reporter: is told of each step.
+          clip_rewards: whether only the sign of rewards is learned from.
+        """
+        self._clip_rewards = clip_rewards
         self._environments = environments
         self._source = source
         self._reporter = reporter
@@ -47,7 +58,7 @@ class RolloutCollector:
         return rows.rollout(before)
 
     def _step(self, rows: "_Rows", t: int, policy_version: int) -> None:
-        seen = self._observation
+        seen, before = self._observation, self._state
         observation, first = self._read(seen.columns), seen.first
         action, self._state = self._source.act(
             torch.from_numpy(observation), torch.from_numpy(first), self._state
@@ -56,8 +67,13 @@ class RolloutCollector:
         columns = self._write(chosen)
         result = self._environments.step(columns)
         rows.put(t, seen, observation, chosen, result)
+        if self._clip_rewards:
+            rows.clip(t)
         if result.truncated.any():
             self._bootstrap(rows, t, result)
+        if result.failed is not None and result.failed.size:
+            value = self._source.value(torch.from_numpy(observation), before)
+            rows.cut_before(t, result.failed, value.numpy())
         self._observation = result.observation
         self._reporter.add(ActionChoice(columns, policy_version=policy_version), result)
 
@@ -99,10 +115,23 @@ class _Rows:
         self._observation[t] = observation
         self._action[t] = action
         self._first[t] = seen.first
-        self._valid[t] = seen.ready
+        self._valid[t] = seen.ready if result.stepped is None else result.stepped
         self._reward[t] = result.reward
         self._terminated[t] = result.terminated
         self._truncated[t] = result.truncated
+
+    def clip(self, t: int) -> None:
+        np.sign(self._reward[t], out=self._reward[t])
+
+    def cut_before(self, t: int, slots: NDArray[np.int64], value: Array) -> None:
+        # What failed instead of stepping: what it showed in row t was its episode's last.
+        self._valid[t, slots] = False
+        if t == 0:
+            return
+        for slot in slots:
+            if not (self._terminated[t - 1, slot] or self._truncated[t - 1, slot]):
+                self._truncated[t - 1, slot] = True
+                self.bootstrap_value[t - 1, slot] = value[slot]
 
     def end(self, value: torch.Tensor) -> None:
         # A cut episode's final observation has its value already.

@@ -1,9 +1,9 @@
 """What a network needs to know of an environment's spaces, and tensors from their columns."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
-import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -30,11 +30,10 @@ def network_spec(
     space = action.space
     if not isinstance(space, spaces.Discrete | spaces.Box):
         raise UnplayableError(f"policies draw from Discrete or Box action spaces, got {space}")
-    discrete = isinstance(space, spaces.Discrete)
     return ActorCriticSpec(
         observation_shape=_observation_shape(observation),
-        action_count=int(space.n) if discrete else 0,
-        action_size=0 if discrete else int(np.prod(space.shape)),
+        action_count=int(space.n) if isinstance(space, spaces.Discrete) else 0,
+        action_size=prod(space.shape) if isinstance(space, spaces.Box) else 0,
         hidden_sizes=tuple(network.hidden_sizes),
         activation=network.activation,
         shared_trunk=network.shared_trunk,

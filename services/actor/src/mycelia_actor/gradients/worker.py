@@ -54,7 +54,11 @@ def work(membership: Membership, environments: VectorEnvironment, stop: threadin
         progress = Progress(membership, lambda: pusher.counts.wait_seconds, 0.0)
         stack.callback(progress.report)
         collector = RolloutCollector(
-            environments, source, seeds.environments(environments.count), progress
+            environments,
+            source,
+            seeds.environments(environments.count),
+            progress,
+            clip_rewards=config.env.clip_rewards,
         )
         loop = GradientLoop(source, collector, pusher, _Reporter(membership, pusher))
         logger.info("worker %d computes gradients of %s", membership.index, config.env.id)

@@ -1,5 +1,7 @@
 """Stacks of the last frames of N environments, made on the actor as replay makes them."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,9 @@ class FrameStacks:
     This is what a table's context rows give the learner. One thread owns it.
     """
 
-    def __init__(self, count: int, depth: int, shape: tuple[int, ...], dtype: np.dtype) -> None:  # type: ignore[type-arg]
+    def __init__(
+        self, count: int, depth: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
         """Prepares for N environments and stacks of `depth` frames."""
         self._frames = np.zeros((count, depth, *shape), dtype)
 

@@ -1,6 +1,7 @@
 """Always the most probable action of an actor-critic: how such a policy is judged."""
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 from gymnasium import spaces
@@ -74,7 +75,7 @@ class GreedyPolicy:
                 f"{self._features.size} observed numbers: {error}"
             ) from error
         space = self._action.space
-        wanted = space.n if isinstance(space, spaces.Discrete) else np.prod(space.shape or (1,))
+        wanted = space.n if isinstance(space, spaces.Discrete) else prod(space.shape or ())
         if size != wanted:
             raise UnplayableError(
                 f"weights of version {version} are for {size} actions, not for {space}"

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.dlpack import from_dlpack
 
 from mycelia_actor.environments.spaces import Columns
 from mycelia_actor.policies.action_values import UnplayableError, count_actions
@@ -51,7 +52,7 @@ class ImageValues:
           UnplayableError: they are for another network.
         """
         # The tensors are read-only and stay so: `copy_` only reads them.
-        tensors = {name: torch.from_dlpack(array) for name, array in weights.tensors.items()}
+        tensors = {name: from_dlpack(array) for name, array in weights.tensors.items()}
         try:
             self._network.load_state_dict(tensors)
         except RuntimeError as error:

@@ -16,7 +16,7 @@ def random_legal(mask: NDArray[Any], generator: np.random.Generator) -> NDArray[
     """
     # The largest of independent uniform numbers is anyone's with the same probability.
     draws = np.where(mask, generator.random(mask.shape), -1.0)
-    action = draws.argmax(axis=1)
+    action: NDArray[np.int64] = draws.argmax(axis=1)
     _check(draws[np.arange(len(action)), action] >= 0)
     return action
 
@@ -27,7 +27,7 @@ def legal_values(values: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
     Raises:
       ActionMaskError: a mask allows nothing.
     """
-    _check(mask.any(axis=1))
+    _check(np.asarray(mask.any(axis=1)))
     return np.where(mask, values, np.finfo(values.dtype).min)
 
 

@@ -47,12 +47,12 @@ def restore(
       ValueError: the newest whole one was made with other settings.
     """
     for _, path in find_all(folder):
+        tables = make_tables()
         try:
             manifest = read_manifest(path)
             if run_id is not None and manifest["run_id"] != run_id:
                 logger.warning("%s is of run %s, not of this one", path, manifest["run_id"])
                 return None
-            tables = make_tables()
             segments = {t.name: _restore_table(folder, path, manifest, t) for t in tables}
         except (BrokenCheckpointError, UnfitStateError, KeyError, TypeError) as error:
             logger.warning("passing over a broken checkpoint: %s: %r", path, error)
@@ -79,6 +79,7 @@ def _restore_table(
         columns = {name: read_raw(folder, entry) for name, entry in segment.columns.items()}
         # The oldest rows of a shared segment may have been overwritten since.
         table.load_rows(segment.first_key, columns, max(0, oldest_key - segment.first_key))
+    table.begin_life()
     return segments
 
 

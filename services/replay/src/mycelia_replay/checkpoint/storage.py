@@ -30,6 +30,7 @@ class Storage:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self._lock.close()
             raise ValueError(f"--checkpoint-dir {folder}: another process uses it") from error
         self.instance_id = self._read_identity()
         """The same as long as the folder is there, so that who comes back is known again."""

@@ -74,13 +74,17 @@ class Written:
 def table_settings(table: Table) -> dict[str, Any]:
     """Returns the settings that a table must share with the one it is restored from."""
     config, window = table.config, table.window
+    signature = table.signature
     return {
         "signature": [
-            [c.name, c.dtype.name, list(c.shape), c.codec.name] for c in table.signature.columns
+            [c.name, c.dtype.name, list(c.shape), c.codec.name]
+            for c in (*signature.columns, *signature.item_columns)
         ],
         "capacity_rows": config.capacity_rows,
         "sampler": config.sampler,
         "max_times_sampled": config.max_times_sampled,
+        "max_items": config.max_items,
+        "remover": config.remover,
         "window": window.model_dump(mode="json"),
     }
 

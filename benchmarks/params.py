@@ -1,0 +1,204 @@
+"""How fast the parameter server hands out weights and applies gradients, over loopback.
+
+    python -m benchmarks.params [--seconds 3] [--readers 1 8 32] [--shards 1 2] [--json]
+
+The server runs in a process of its own, as do the readers, eight threads to a process. Prints
+whole pulls per second of a model of 10 million float32 weights, gradients applied per second by
+shared RMSProp for three sizes of model, and where the time goes: in the optimizer itself, in the
+rest of updates (averaging, copying, encoding), and in everything else (transport, checks,
+waiting). With `--json` the last line is one object.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.queues import Queue
+
+import numpy as np
+
+from mycelia_core.clients.gradients import GradientClient
+from mycelia_core.clients.params import ParamClient
+from mycelia_core.clients.run import RunClient
+
+LAYERS = 10
+PULLED_WEIGHTS = 10_000_000
+THREADS_PER_PROCESS = 8
+PUSHERS = 2
+SIZES = {"10K": 10_000, "1M": 1_000_000, "10M": 10_000_000}
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(prog="benchmarks.params")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("--readers", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--shards", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--json", action="store_true", help="print JSON as the last line")
+    arguments = parser.parse_args()
+    results: dict[str, dict[str, dict[str, float]]] = {"pulls": {}, "gradients": {}}
+    for shards in arguments.shards:
+        for readers in arguments.readers:
+            figures = measure_pulls(readers, shards, arguments.seconds)
+            results["pulls"][f"{readers} readers, {shards} shards"] = figures
+            print(
+                f"{readers:>3} readers, {shards} shards: "
+                f"{figures['pulls_per_second']:8.2f} pulls/s "
+                f"{figures['megabytes_per_second']:8.1f} MB/s"
+            )
+    for name, size in SIZES.items():
+        figures = measure_gradients(size, arguments.seconds)
+        results["gradients"][name] = figures
+        print(
+            f"{name:>4} weights: {figures['applied_per_second']:8.1f} gradients/s, of the time "
+            f"{figures['optimizer_share']:.0%} optimizer, {figures['update_share']:.0%} rest of "
+            f"updates, {figures['other_share']:.0%} transport, checks and waiting"
+        )
+    if arguments.json:
+        print(json.dumps(results))
+
+
+def measure_pulls(readers: int, shards: int, seconds: float) -> dict[str, float]:
+    """Returns whole pulls and megabytes per second of all readers together."""
+    with serve(PULLED_WEIGHTS, shards) as (address, run_id):
+        context = multiprocessing.get_context("spawn")
+        counts: Queue[int] = context.Queue()
+        begin = context.Event()
+        processes = [
+            context.Process(
+                target=read,
+                args=(address, run_id, count, begin, seconds, counts),
+                daemon=True,
+            )
+            for count in in_groups(readers)
+        ]
+        for process in processes:
+            process.start()
+        time.sleep(1.0 + 0.5 * len(processes))
+        begin.set()
+        total = sum(counts.get(timeout=seconds + 120) for _ in range(readers))
+        for process in processes:
+            process.join(10)
+    megabytes = total * PULLED_WEIGHTS * 4 / 1e6
+    return {
+        "pulls_per_second": round(total / seconds, 3),
+        "megabytes_per_second": round(megabytes / seconds, 1),
+    }
+
+
+def in_groups(readers: int) -> list[int]:
+    """Returns how many readers each process has."""
+    full, rest = divmod(readers, THREADS_PER_PROCESS)
+    return [THREADS_PER_PROCESS] * full + ([rest] if rest else [])
+
+
+def read(
+    address: str,
+    run_id: str,
+    count: int,
+    begin: threading.Event,
+    seconds: float,
+    counts: "Queue[int]",
+) -> None:
+    """Pulls weights in `count` threads and reports how many pulls each has finished in time."""
+
+    def pull() -> None:
+        with ParamClient(address, run_id) as client:
+            begin.wait()
+            end, pulls = time.monotonic() + seconds, 0
+            while time.monotonic() < end:
+                client.get(timeout=120)
+                pulls += time.monotonic() < end
+            counts.put(pulls)
+
+    in_threads([pull] * count)
+
+
+def measure_gradients(size: int, seconds: float) -> dict[str, float]:
+    """Returns gradients applied per second, with weights in each answer, and shares of time."""
+    with serve(size) as (address, run_id), GradientClient(address, run_id) as watch:
+        in_threads([pusher(address, run_id, size, f"warm-up {n}", 0.5) for n in range(PUSHERS)])
+        before, start = watch.info(), time.monotonic()
+        in_threads([pusher(address, run_id, size, str(n), seconds) for n in range(PUSHERS)])
+        after, elapsed = watch.info(), time.monotonic() - start
+    optimizer = (after.optimizer_seconds - before.optimizer_seconds) / elapsed
+    update = (after.other_seconds - before.other_seconds) / elapsed
+    return {
+        "applied_per_second": round((after.update_count - before.update_count) / elapsed, 2),
+        "optimizer_share": round(optimizer, 4),
+        "update_share": round(update, 4),
+        "other_share": round(1 - optimizer - update, 4),
+    }
+
+
+def pusher(
+    address: str, run_id: str, size: int, worker_id: str, seconds: float
+) -> Callable[[], None]:
+    """Returns a worker that does nothing but push, one gradient after the other."""
+
+    def push() -> None:
+        gradients = {name: array + 1e-3 for name, array in tensors(size).items()}
+        end, sequence, version = time.monotonic() + seconds, 0, 1
+        with GradientClient(address, run_id) as client:
+            while time.monotonic() < end:
+                sequence += 1
+                version = client.push(
+                    gradients,
+                    version=version,
+                    worker_id=worker_id,
+                    sequence=sequence,
+                    sample_count=1,
+                ).version
+
+    return push
+
+
+def in_threads(work: list[Callable[[], None]]) -> None:
+    """Runs all at once and waits for all."""
+    threads = [threading.Thread(target=task) for task in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def tensors(size: int) -> dict[str, np.ndarray]:
+    """Returns weights of `size` elements in all, in layers of equal size."""
+    return {f"layer.{n}.weight": np.zeros(size // LAYERS, np.float32) for n in range(LAYERS)}
+
+
+@contextlib.contextmanager
+def serve(size: int, shards: int = 1) -> Iterator[tuple[str, str]]:
+    """Starts a server with a run and its first weights; yields its address and the run's id."""
+    config = {
+        "name": "benchmark",
+        "env": {"id": "CartPole-v1"},
+        "algorithm": {"name": "dqn"},
+        "topology": "async-gradients",
+        "param_server": {"shards": shards},
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mycelia_param_server", "--log-level", "warning"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        address = process.stdout.readline().strip().removeprefix("ready address=")
+        with RunClient(address) as client:
+            run_id = client.create_run("benchmark", json.dumps(config)).run_id
+        with ParamClient(address, run_id) as params:
+            params.publish(tensors(size), learner_step=0, expected_version=0)
+        yield address, run_id
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+if __name__ == "__main__":
+    main()
