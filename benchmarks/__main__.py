@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 ALL: dict[str, list[str]] = {
-    "replay": ["--json"],
+    "replay": ["--json", "--peer", "reverb"],
     "startup": ["--json"],
+    "params": ["--json"],
+    "scaling": ["--json"],
     "cartpole": ["--json", "--peer", "sb3"],
 }
 

@@ -26,7 +26,8 @@ from benchmarks import acting
 from benchmarks.envs import PONG, make_nature_cnn
 from mycelia_actor.actor import make_loop, make_recorders
 from mycelia_actor.environments.backend import make_environments
-from mycelia_actor.policies.policy import Policy
+from mycelia_actor.environments.vector import StepResult
+from mycelia_actor.policies.policy import ActionChoice, Policy
 from mycelia_core.config import ActorConfig, EnvConfig, NetworkConfig, RunConfig
 from mycelia_core.weights import Weights
 
@@ -66,6 +67,27 @@ class Publisher:
         return self._weights
 
 
+class SteadyTimer:
+    """Counts steps from the tenth result on: resets and first calls are not what is measured."""
+
+    def __init__(self, seconds: float, stop: threading.Event) -> None:
+        self.rate = 0.0
+        self._seconds, self._stop = seconds, stop
+        self._results, self._env_steps, self._start = 0, 0, 0.0
+
+    def add(self, choice: ActionChoice, result: StepResult) -> None:
+        """Counts one step, and stops the loop when the time is up."""
+        self._results += 1
+        if self._results <= 10:
+            self._start = time.perf_counter()
+            return
+        self._env_steps += result.step_count
+        elapsed = time.perf_counter() - self._start
+        self.rate = self._env_steps / elapsed
+        if elapsed > self._seconds:
+            self._stop.set()
+
+
 class Timed:
     """A policy whose time for taking in weights is counted."""
 
@@ -98,15 +120,13 @@ def _run(config: RunConfig, seconds: float, *, publishes: bool = False) -> tuple
     environments = make_environments(config.env, config.actor.envs_per_actor, config.actor.groups)
     inner, weights = make_nature_cnn(environments)
     policy, stop = Timed(inner), threading.Event()
-    timer = acting.Timer(seconds, stop)
+    timer = SteadyTimer(seconds, stop)
     recorders = make_recorders(config, environments, policy, acting.Nowhere())
     newest = Publisher(weights) if publishes else lambda: weights
     loop = make_loop(environments, policy, recorders, newest, timer)
-    start = time.perf_counter()
     loop.run(range(environments.count), stop)
-    rate = timer.env_steps / (time.perf_counter() - start)
     environments.close()
-    return rate, policy
+    return timer.rate, policy
 
 
 def _groups(envs: int, seconds: float) -> dict[str, Any]:

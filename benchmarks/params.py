@@ -1,6 +1,6 @@
 """How fast the parameter server hands out weights and applies gradients, over loopback.
 
-    python -m benchmarks.params [--seconds 3] [--readers 1 8 32] [--shards 1 2] [--json]
+    python -m benchmarks.params [--seconds 3] [--readers 1 8 32] [--json]
 
 The server runs in a process of its own, as do the readers, eight threads to a process. Prints
 whole pulls per second of a model of 10 million float32 weights, gradients applied per second by
@@ -38,19 +38,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.params")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--readers", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--shards", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--json", action="store_true", help="print JSON as the last line")
     arguments = parser.parse_args()
     results: dict[str, dict[str, dict[str, float]]] = {"pulls": {}, "gradients": {}}
-    for shards in arguments.shards:
-        for readers in arguments.readers:
-            figures = measure_pulls(readers, shards, arguments.seconds)
-            results["pulls"][f"{readers} readers, {shards} shards"] = figures
-            print(
-                f"{readers:>3} readers, {shards} shards: "
-                f"{figures['pulls_per_second']:8.2f} pulls/s "
-                f"{figures['megabytes_per_second']:8.1f} MB/s"
-            )
+    for readers in arguments.readers:
+        figures = measure_pulls(readers, arguments.seconds)
+        results["pulls"][str(readers)] = figures
+        print(
+            f"{readers:>3} readers: {figures['pulls_per_second']:8.2f} pulls/s "
+            f"{figures['megabytes_per_second']:8.1f} MB/s"
+        )
     for name, size in SIZES.items():
         figures = measure_gradients(size, arguments.seconds)
         results["gradients"][name] = figures
@@ -63,9 +60,9 @@ def main() -> None:
         print(json.dumps(results))
 
 
-def measure_pulls(readers: int, shards: int, seconds: float) -> dict[str, float]:
+def measure_pulls(readers: int, seconds: float) -> dict[str, float]:
     """Returns whole pulls and megabytes per second of all readers together."""
-    with serve(PULLED_WEIGHTS, shards) as (address, run_id):
+    with serve(PULLED_WEIGHTS) as (address, run_id):
         context = multiprocessing.get_context("spawn")
         counts: Queue[int] = context.Queue()
         begin = context.Event()
@@ -173,14 +170,13 @@ def tensors(size: int) -> dict[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def serve(size: int, shards: int = 1) -> Iterator[tuple[str, str]]:
+def serve(size: int) -> Iterator[tuple[str, str]]:
     """Starts a server with a run and its first weights; yields its address and the run's id."""
     config = {
         "name": "benchmark",
         "env": {"id": "CartPole-v1"},
         "algorithm": {"name": "dqn"},
         "topology": "async-gradients",
-        "param_server": {"shards": shards},
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "mycelia_param_server", "--log-level", "warning"],

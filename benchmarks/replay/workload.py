@@ -1,4 +1,4 @@
-"""What both sides do: the same rows, windows, batches and tables. The peer's script repeats them."""
+"""What both sides do: rows, windows, batches and tables. The peer's script repeats it."""
 
 import time
 from collections.abc import Callable
@@ -46,7 +46,9 @@ def observations(table: str, atari: NDArray[np.uint8]) -> NDArray[Any]:
     generator = np.random.default_rng(0)
     if table == "small":
         return generator.normal(size=(STEPS, ENVS, 4)).astype(np.float32)
-    return atari if table == "atari" else generator.integers(0, 256, (STEPS, ENVS, *FRAME), np.uint8)
+    return (
+        atari if table == "atari" else generator.integers(0, 256, (STEPS, ENVS, *FRAME), np.uint8)
+    )
 
 
 def step(observation: NDArray[Any], place: int) -> Columns:

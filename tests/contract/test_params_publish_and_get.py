@@ -204,3 +204,15 @@ def test_a_new_run_starts_without_weights(param_server, run_client, param_client
         assert client.publish(tensors(), 1, expected_version=0) == 1
     with pytest.raises(FailedPreconditionError):
         param_client.get()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_published_in_16_bits_are_read_as_float32(param_client, dtype):
+    arrays = {"w": np.linspace(-2, 2, 9, dtype=np.float32), "steps": np.arange(3)}
+
+    param_client.publish(arrays, learner_step=1, expected_version=0, wire_dtype=dtype)
+    weights = param_client.get()
+
+    assert weights.tensors["w"].dtype == np.float32
+    np.testing.assert_array_equal(weights.tensors["w"], arrays["w"])
+    np.testing.assert_array_equal(weights.tensors["steps"], arrays["steps"])

@@ -26,7 +26,12 @@ BATCH_SIZE = 256
 UPDATE_SIZE = 512
 WINDOWS = {"small": 2, "frames": 5, "atari": 5}
 CAPACITY = {"small": 200_000, "frames": 20_000, "atari": 20_000}
-SHAPES = {"small": ((4,), np.float32), "frames": ((84, 84), np.uint8), "atari": ((84, 84), np.uint8)}
+FRAME = ((84, 84), np.uint8)
+SHAPES = {
+    "small": ((4,), np.float32),
+    "frames": ((84, 84), np.uint8),
+    "atari": ((84, 84), np.uint8),
+}
 
 
 def main() -> None:
@@ -93,7 +98,9 @@ class Side:
 
     def _insert(self, table: str, env_count: int, seconds: float) -> float:
         window, observations = WINDOWS[table], self._observations[table]
-        writers = [self._client.trajectory_writer(num_keep_alive_refs=window) for _ in range(env_count)]
+        writers = [
+            self._client.trajectory_writer(num_keep_alive_refs=window) for _ in range(env_count)
+        ]
         count = 0
 
         def one_step() -> int:

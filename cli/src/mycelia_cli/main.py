@@ -92,13 +92,29 @@ def train(
 def evaluate(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or its name.")],
     episodes: Annotated[int, typer.Option(min=1, help="Greedy episodes to play.")] = 100,
+    *,
+    video: Annotated[bool, typer.Option("--video", help="Record an episode, as MP4 or GIF.")] = (
+        False
+    ),
     as_json: JsonOption = False,
     runs_dir: RunsDirOption = RUNS_DIR,
 ) -> int:
     """Play greedy episodes with a run's checkpoint."""
     from mycelia_cli.evaluate import evaluate_run
 
-    return evaluate_run(run, episodes, runs_dir=runs_dir, as_json=as_json)
+    return evaluate_run(run, episodes, runs_dir=runs_dir, as_json=as_json, video=video)
+
+
+@app.command()
+def play(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, or its name.")],
+    episodes: Annotated[int, typer.Option(min=0, help="Episodes to play; 0 for no end.")] = 0,
+    runs_dir: RunsDirOption = RUNS_DIR,
+) -> int:
+    """Watch greedy episodes of a run in a window."""
+    from mycelia_cli.evaluate import play_run
+
+    return play_run(run, episodes, runs_dir=runs_dir)
 
 
 @app.command()

@@ -103,6 +103,43 @@ def test_the_successor_of_a_row_is_never_the_next_episodes_first(collector):
     assert following[1:, 0].tolist() == pytest.approx([1001, 1002, 1003.03, 2001, 2002.02])
 
 
+class OneStepFails:
+    """Environments that pass steps on, but say that slot 1 failed in one of them."""
+
+    def __init__(self, environments, at):
+        self.observation, self.action = environments.observation, environments.action
+        self.count = environments.count
+        self.reset = environments.reset
+        self._step, self._left = environments.step, at
+
+    def step(self, action):
+        result = self._step(action)
+        self._left -= 1
+        if self._left == -1:
+            return dataclasses.replace(result, failed=np.array([1]))
+        return result
+
+
+def test_an_episode_whose_environment_failed_ends_cut_with_what_it_showed_last(counting_env):
+    environments = InProcessEnvironments([counting_env(), counting_env(offset=100)])
+    failing = OneStepFails(environments, at=3)
+
+    rollout = RolloutCollector(failing, FixedSource(), [1, 2], Silent()).collect(1)
+
+    # The failed step is none; the one before ends its episode, at what row 3 shows.
+    assert rollout.valid[:, 1].tolist() == [True, True, True, False, True, True]
+    assert bool(rollout.truncated[2, 1])
+    assert rollout.bootstrap_value[2, 1].item() == pytest.approx(1102.02)
+    assert rollout.valid[:, 0].all()
+
+
+def test_clipped_rewards_are_learned_from_as_their_sign(counting_env):
+    environments = InProcessEnvironments([counting_env()])
+    collector = RolloutCollector(environments, FixedSource(), [1], Silent(), clip_rewards=True)
+
+    assert collector.collect(1).reward[:, 0].tolist() == [1.0] * 6
+
+
 class Answers:
     """A pusher that gives answers in turn."""
 

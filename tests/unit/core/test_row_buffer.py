@@ -30,7 +30,8 @@ def append(buffer, value, first, streams=(0, 1)):
 
 def taken(buffer):
     found = {}
-    for request in buffer.take("run", "train"):
+    for insert in buffer.take("run", "train"):
+        request = insert.head
         values = decode(request.columns[0].values).tolist()
         for segment in request.segments:
             rows, values = values[: segment.row_count], values[segment.row_count :]

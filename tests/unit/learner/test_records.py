@@ -11,7 +11,6 @@ from mycelia_core.clients.gradients import GradientClient
 from mycelia_core.clients.params import ParamClient
 from mycelia_learner.checkpoint import find_best, find_latest, load_weights, read
 from mycelia_learner.service import LearnerOptions, serve
-from mycelia_learner.torch_import import TorchImport
 
 from .conftest import SIGNATURE, create_run, make_config, read_lines
 
@@ -32,7 +31,7 @@ class Stage:
     def start_learner(self, **options):
         self.stop = threading.Event()
         options = LearnerOptions(join=self.client.address, run_dir=self.run_dir, **options)
-        self.thread = threading.Thread(target=serve, args=(options, self.stop, TorchImport()))
+        self.thread = threading.Thread(target=serve, args=(options, self.stop))
         self.thread.start()
 
     def push(self):

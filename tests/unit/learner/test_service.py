@@ -15,7 +15,6 @@ from mycelia.run.v1 import run_pb2 as pb
 from mycelia_core.clients.params import ParamClient
 from mycelia_learner.checkpoint import find_latest, load_weights, read
 from mycelia_learner.service import LearnerOptions, serve
-from mycelia_learner.torch_import import TorchImport
 
 from .conftest import SIGNATURE, create_run, insert, make_config, read_lines
 
@@ -71,7 +70,7 @@ def start_learner(stage, tmp_path, **options):
     options = LearnerOptions(
         join=stage.client.address, run_dir=options.pop("run_dir", tmp_path / "run"), **options
     )
-    thread = threading.Thread(target=serve, args=(options, stop, TorchImport()))
+    thread = threading.Thread(target=serve, args=(options, stop))
     thread.start()
     return thread, stop
 

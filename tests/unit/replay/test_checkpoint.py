@@ -228,7 +228,7 @@ def test_a_broken_checkpoint_is_reported_and_the_one_before_is_taken(tmp_path, h
         "array": newest.path / "train.items%2Fis_there.raw",
         "rows": tmp_path / newest.segments["train"][-1].columns["observation"].path,
         "manifest": newest.path / "manifest.json",
-        "missing": newest.path / "train.row_counts.raw",
+        "missing": newest.path / "train.items%2Frow_counts.raw",
     }[harm]
     if harm == "missing":
         victim.unlink()

@@ -75,8 +75,15 @@ def encode(array: ArrayLike, *, name: str = "tensor") -> tensor_pb2.Tensor:
     )
 
 
-def decode(tensor: tensor_pb2.Tensor, *, name: str = "tensor") -> NDArray[Any]:
+def decode(
+    tensor: tensor_pb2.Tensor, *, name: str = "tensor", data: bytes | memoryview | None = None
+) -> NDArray[Any]:
     """Decodes a tensor into a read-only array over the bytes as protobuf hands them out.
+
+    Args:
+      tensor: as it came.
+      name: what to call it in an error.
+      data: its elements, if they were kept apart from it.
 
     Raises:
       InvalidArgumentError: dtype unknown, an axis negative, or the number of
@@ -85,7 +92,7 @@ def decode(tensor: tensor_pb2.Tensor, *, name: str = "tensor") -> NDArray[Any]:
     dtype = dtype_from_proto(tensor.dtype, name)
     shape = tuple(tensor.shape)
     expected = expected_bytes(dtype, shape, name)
-    data = tensor.data  # protobuf copies at each access
+    data = tensor.data if data is None else data  # protobuf copies at each access
     if len(data) != expected:
         raise InvalidArgumentError(
             f"{name}: got {len(data)} bytes, expected {expected} for {dtype} {list(shape)}"

@@ -102,15 +102,23 @@ class CompressedRows:
 
     @classmethod
     def from_proto(
-        cls, message: signature_pb2.CompressedRows, spec: ColumnSpec
+        cls,
+        message: signature_pb2.CompressedRows,
+        spec: ColumnSpec,
+        data: bytes | memoryview | None = None,
     ) -> "CompressedRows":
         """Decodes rows; `check` or `decompress` looks at the bytes themselves.
+
+        Args:
+          message: as it came.
+          spec: of the column.
+          data: the rows' bytes, if they were kept apart from the message.
 
         Raises:
           InvalidArgumentError: the lengths are malformed or not those of the data.
         """
         lengths = decode(message.lengths, name=f"column {spec.name!r}: lengths")
-        return cls.of(spec, lengths, message.data)
+        return cls.of(spec, lengths, message.data if data is None else data)
 
     @classmethod
     def of(

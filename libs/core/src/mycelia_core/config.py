@@ -343,9 +343,6 @@ class ParamServerConfig(Section):
     wire_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """What float32 weights and gradients are sent as; the originals stay float32."""
 
-    shards: int = Field(1, ge=1, le=64)
-    """Servers that the weights are split over, where the parameter server applies gradients."""
-
 
 class NetworkConfig(Section):
     """The form of the policy's network."""

@@ -14,7 +14,7 @@ from mycelia_actor.environments.joined_groups import JoinedGroups
 from mycelia_actor.environments.spaces import signature_of
 from mycelia_actor.environments.vector import VectorEnvironment
 from mycelia_actor.grouped_loop import GroupedLoop
-from mycelia_actor.joining import WAIT_SECONDS, find_replay, joined, wait_for_run
+from mycelia_actor.joining import WAIT_SECONDS, find_replay, joined
 from mycelia_actor.loop import ActingLoop, Reporter
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.patient_writer import ATTEMPT_SECONDS, PatientWriter
@@ -52,7 +52,7 @@ def run_actor(address: str, stop: threading.Event) -> None:
       StoppedError: `stop` was set while it waited for one.
     """
     with RunClient(address) as client:
-        run = wait_for_run(client, stop)
+        run = client.wait_for_run(WAIT_SECONDS, stop)
         config = RunConfig.model_validate_json(run.config_json)
         environments = make_environments(
             config.env, config.actor.envs_per_actor, config.actor.groups

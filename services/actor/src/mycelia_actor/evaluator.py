@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from mycelia.run.v1 import run_pb2
 from mycelia_actor.evaluation import FIRST_SEED, Evaluation, make_evaluation, make_greedy
-from mycelia_actor.joining import joined, wait_for_run
+from mycelia_actor.joining import WAIT_SECONDS, joined
 from mycelia_core.clients.params import ParamClient, WeightWatcher
 from mycelia_core.clients.run import Membership, RunClient
 from mycelia_core.config import RunConfig
@@ -27,7 +27,7 @@ def run_evaluator(address: str, stop: threading.Event) -> None:
     Raises: what `run_actor` raises.
     """
     with RunClient(address) as client:
-        run = wait_for_run(client, stop)
+        run = client.wait_for_run(WAIT_SECONDS, stop)
         config = RunConfig.model_validate_json(run.config_json)
         evaluation = make_evaluation(config, config.evaluation.episodes)
         try:

@@ -6,42 +6,15 @@ from contextlib import contextmanager
 
 from mycelia.run.v1 import run_pb2
 from mycelia_core.clients.run import Membership, RunClient
-from mycelia_core.clients.waiting import NotYetError, poll
-from mycelia_core.rpc.errors import FailedPreconditionError, StatusError, UnavailableError
+from mycelia_core.rpc.errors import StatusError
 from mycelia_core.specs import Signature
 
 WAIT_SECONDS = 120.0
 """How long to wait for the run, or for another service of it."""
 
 
-class RunFinishedError(Exception):
-    """The run has finished already: there is nothing to do."""
-
-
 class MembershipLostError(Exception):
     """The run registry was away for too long, or no longer knows the run."""
-
-
-def wait_for_run(client: RunClient, stop: threading.Event) -> run_pb2.Run:
-    """Waits for a server with a run and returns the run.
-
-    Raises:
-      RunFinishedError: the run has finished.
-      TimeoutError: there was none in time.
-      StoppedError: `stop` was set.
-    """
-
-    def find() -> run_pb2.Run:
-        try:
-            return client.get_run(timeout=2.0).run
-        except (UnavailableError, FailedPreconditionError, TimeoutError) as error:
-            raise NotYetError(str(error)) from error
-
-    waiting_for = f"a run at {client.address}"
-    run = poll(find, waiting_for=waiting_for, timeout=WAIT_SECONDS, stop=stop)
-    if run.phase == run_pb2.PHASE_FINISHED:
-        raise RunFinishedError(f"run {run.run_id} has finished")
-    return run
 
 
 @contextmanager

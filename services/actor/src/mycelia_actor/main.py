@@ -8,7 +8,8 @@ from threading import Event
 from mycelia_actor.actor import run_actor
 from mycelia_actor.environments.make import MakeEnvironmentError
 from mycelia_actor.evaluator import run_evaluator
-from mycelia_actor.joining import MembershipLostError, RunFinishedError, has_finished
+from mycelia_actor.joining import MembershipLostError, has_finished
+from mycelia_core.clients.run import RunFinishedError
 from mycelia_core.clients.waiting import StoppedError
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging

@@ -1,12 +1,14 @@
 """Greedy episodes for people to look at: recorded as video, or rendered live."""
 
 import contextlib
+import importlib.util
 import itertools
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import gymnasium
+from numpy.typing import NDArray
 from PIL import Image
 
 from mycelia_actor.environments.make import Environment, MakeEnvironmentError, make_environment
@@ -19,8 +21,12 @@ _GIF_FRAMES = 1500
 
 _DEFAULT_FPS = 30
 
+Tensors = Mapping[str, NDArray[Any]]
 
-def record_episode(weights: Weights, config: RunConfig, folder: Path, name: str) -> tuple[Path, float]:
+
+def record_episode(
+    tensors: Tensors, config: RunConfig, folder: Path, name: str
+) -> tuple[Path, float]:
     """Plays an episode with the evaluation's first seed and records it.
 
     As MP4 by Gymnasium's own recorder if moviepy is installed, else as GIF.
@@ -39,15 +45,15 @@ def record_episode(weights: Weights, config: RunConfig, folder: Path, name: str)
             environment, str(folder), name_prefix=name, disable_logger=True
         )
         with contextlib.closing(recorder):
-            episode_return = _play(recorder, weights, config, FIRST_SEED)
+            episode_return = _play(recorder, tensors, config, FIRST_SEED)
         return folder / f"{name}-episode-0.mp4", episode_return
     drawn = _Frames(environment)
     with contextlib.closing(drawn):
-        episode_return = _play(drawn, weights, config, FIRST_SEED)
+        episode_return = _play(drawn, tensors, config, FIRST_SEED)
     return drawn.save(folder / f"{name}-episode-0.gif"), episode_return
 
 
-def show_episodes(weights: Weights, config: RunConfig, episodes: int | None) -> Iterator[float]:
+def show_episodes(tensors: Tensors, config: RunConfig, episodes: int | None) -> Iterator[float]:
     """Plays episodes in a window, and yields their returns; for ever if `episodes` is None.
 
     Raises: what `record_episode` raises.
@@ -56,10 +62,10 @@ def show_episodes(weights: Weights, config: RunConfig, episodes: int | None) -> 
     with contextlib.closing(environment):
         numbers = itertools.count() if episodes is None else range(episodes)
         for number in numbers:
-            yield _play(environment, weights, config, FIRST_SEED + number)
+            yield _play(environment, tensors, config, FIRST_SEED + number)
 
 
-class _Frames(gymnasium.Wrapper):  # type: ignore[type-arg]
+class _Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Keeps what every step looks like."""
 
     def __init__(self, env: Environment) -> None:
@@ -79,9 +85,11 @@ class _Frames(gymnasium.Wrapper):  # type: ignore[type-arg]
         return path
 
 
-def _play(environment: Environment, weights: Weights, config: RunConfig, seed: int) -> float:
+def _play(environment: Environment, tensors: Tensors, config: RunConfig, seed: int) -> float:
     evaluation = Evaluation([environment])
-    (episode_return,) = evaluation.play(make_greedy(evaluation, config, weights), [seed]) or [0.0]
+    (episode_return,) = evaluation.play(
+        make_greedy(evaluation, config, Weights(0, 0, tensors)), [seed]
+    ) or [0.0]
     return episode_return
 
 
@@ -97,8 +105,4 @@ def _make_drawn(config: RunConfig, mode: str) -> Environment:
 
 
 def _has_moviepy() -> bool:
-    try:
-        import moviepy
-    except ImportError:
-        return False
-    return moviepy.__name__ in sys.modules
+    return importlib.util.find_spec("moviepy") is not None

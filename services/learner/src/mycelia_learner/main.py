@@ -5,9 +5,12 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from mycelia_core.clients.run import RunFinishedError
+from mycelia_core.clients.waiting import StoppedError
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
-from mycelia_learner.torch_import import TorchImport
+from mycelia_core.rpc.errors import StatusError
+from mycelia_learner.service import LearnerOptions, serve
 
 logger = logging.getLogger(__name__)
 
@@ -22,12 +25,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse(argv)
     configure_logging("learner", arguments.log_level)
     stop = StopSignal(exit_with_parent=arguments.exit_with_parent).stopping
-    torch_import = TorchImport()
-    # Only now, so that torch's import runs beside this one.
-    from mycelia_core.clients.waiting import StoppedError
-    from mycelia_core.rpc.errors import StatusError
-    from mycelia_learner.service import LearnerOptions, RunFinishedError, serve
-
     options = LearnerOptions(
         join=arguments.join,
         runs_dir=arguments.runs_dir,
@@ -35,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         resume=arguments.resume,
     )
     try:
-        serve(options, stop, torch_import)
+        serve(options, stop)
     except (StoppedError, RunFinishedError) as error:
         logger.info("%s", error)
     except (StatusError, TimeoutError, ValueError, OSError) as error:

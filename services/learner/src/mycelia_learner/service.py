@@ -9,10 +9,8 @@ from pathlib import Path
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia_core.clients.params import ParamClient
 from mycelia_core.clients.replay import ReplayClient
-from mycelia_core.clients.run import Membership, RunClient
-from mycelia_core.clients.waiting import NotYetError, poll
+from mycelia_core.clients.run import Membership, RunClient, RunFinishedError
 from mycelia_core.rpc.errors import FailedPreconditionError, UnavailableError
-from mycelia_core.specs import Signature
 from mycelia_learner import checkpoint as checkpoints
 from mycelia_learner.records.session import RecordSession
 from mycelia_learner.run_folder import choose_run_dir, prepare_run_dir
@@ -22,10 +20,6 @@ WAIT_SECONDS = 120.0
 """How long to wait for the run, or for another service of it."""
 
 logger = logging.getLogger(__name__)
-
-
-class RunFinishedError(Exception):
-    """The run has finished: there is nothing to do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +39,7 @@ class LearnerOptions:
     """The folder of a run to go on from."""
 
 
-def serve(options: LearnerOptions, stop: threading.Event, torch_import: TorchImport) -> None:
+def serve(options: LearnerOptions, stop: threading.Event) -> None:
     """Joins the run, trains, and leaves it.
 
     Raises:
@@ -56,21 +50,15 @@ def serve(options: LearnerOptions, stop: threading.Event, torch_import: TorchImp
     """
     with ExitStack() as stack:
         client = stack.enter_context(RunClient(options.join))
-        run = _wait_for_run(client, stop)
+        run = client.wait_for_run(WAIT_SECONDS, stop)
         run_dir = choose_run_dir(run, given=options.run_dir, runs_dir=options.runs_dir)
         prepare_run_dir(run_dir, run.config_json)
         membership = client.join(pb.ROLE_LEARNER, run_dir=str(run_dir), stop=stop)
         stack.callback(membership.leave)
         saved = _find_checkpoint(options.resume, run_dir)
+        work = _train if membership.config.topology == "replay" else _keep_records
         try:
-            _train(
-                client,
-                membership,
-                run_dir=run_dir,
-                saved=saved,
-                stop=stop,
-                torch_import=torch_import,
-            )
+            work(client, membership, run_dir=run_dir, saved=saved, stop=stop)
         except FailedPreconditionError as error:
             if membership.finished.is_set() and not membership.lost:
                 raise RunFinishedError(str(error)) from error
@@ -84,12 +72,9 @@ def _train(
     run_dir: Path,
     saved: Path | None,
     stop: threading.Event,
-    torch_import: TorchImport,
 ) -> None:
+    torch_import = TorchImport()
     signature = client.wait_for_signature(WAIT_SECONDS, stop)
-    if membership.config.topology != "replay":
-        _keep_records(client, membership, signature, run_dir=run_dir, saved=saved, stop=stop)
-        return
     replay = client.wait_for_member(pb.ROLE_REPLAY, WAIT_SECONDS, stop)
     torch_import.finish(threads=membership.config.learner.torch_threads)
     # Only now, since it needs torch.
@@ -116,12 +101,12 @@ def _train(
 def _keep_records(
     client: RunClient,
     membership: Membership,
-    signature: Signature,
     *,
     run_dir: Path,
     saved: Path | None,
     stop: threading.Event,
 ) -> None:
+    signature = client.wait_for_signature(WAIT_SECONDS, stop)
     with ParamClient(client.address, membership.run_id) as param_client:
         session = RecordSession(
             run_client=client,
@@ -134,19 +119,6 @@ def _keep_records(
         session.keep(stop)
     if membership.lost:
         raise UnavailableError("the membership of the run is lost; a checkpoint was written")
-
-
-def _wait_for_run(client: RunClient, stop: threading.Event) -> pb.Run:
-    def find() -> pb.Run:
-        try:
-            return client.get_run(timeout=2.0).run
-        except (UnavailableError, FailedPreconditionError, TimeoutError) as error:
-            raise NotYetError(str(error)) from error
-
-    run = poll(find, waiting_for=f"a run at {client.address}", timeout=WAIT_SECONDS, stop=stop)
-    if run.phase == pb.PHASE_FINISHED:
-        raise RunFinishedError(f"run {run.run_id} has finished")
-    return run
 
 
 def _find_checkpoint(resume: Path | None, run_dir: Path) -> Path | None:

@@ -15,6 +15,7 @@ from mycelia_replay.opening import open_tables
 from mycelia_replay.saving import saved_until
 from mycelia_replay.server import ReplayServer
 from mycelia_replay.table import Table
+from mycelia_replay.table_settings import with_error_buffer
 
 COLUMNS = "columns"
 
@@ -43,7 +44,7 @@ def parse_table(text: str) -> tuple[TableConfig, Signature]:
         config = TableConfig.model_validate(settings | {"window": window})
     except ValidationError as error:
         raise ValueError(f"--table: {_first_problem(error)}") from error
-    return _with_error_buffer(config), _parse_columns(str(columns))
+    return with_error_buffer(config), _parse_columns(str(columns))
 
 
 async def serve_alone(
@@ -95,13 +96,6 @@ def _parse_column(text: str) -> ColumnSpec:
             f"--table: column {text!r}: expected name:dtype[:shape][@codec], "
             f"such as observation:uint8:84x84@lz4"
         ) from error
-
-
-def _with_error_buffer(config: TableConfig) -> TableConfig:
-    if not config.samples_per_insert or config.error_buffer:
-        return config
-    # Enough for batches of up to 1024.
-    return config.model_copy(update={"error_buffer": max(1024.0, 2 * config.samples_per_insert)})
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -1,7 +1,7 @@
 """Sends the batches of one `Sample` call: as messages, or through shared memory."""
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class BatchSender:
         self._place_count = first.credit + HELD_BATCHES
         self._may_share = first.accepts_shared_memory and is_local(peer)
 
-    async def messages(self) -> AsyncIterator[bytes]:
+    async def messages(self) -> AsyncGenerator[bytes, None]:
         """Yields messages, serialized, until no more credit will come."""
         batch_index = 0
         while await self._credit.take():
@@ -50,6 +50,7 @@ class BatchSender:
             allocate = place.allocate if place else np.empty
             sampled = await self._gate.sample(self._batch_size, allocate)
             payload = {name: _payload(values) for name, values in sampled.columns.items()}
+            payload |= sampled.item_columns
             header = self._header(sampled, payload)
             offsets = _offsets(place, payload) if place else None
             if memory and offsets:
@@ -89,7 +90,10 @@ class BatchSender:
             item_count=sampled.item_count,
             total_priority=sampled.total_priority,
             context_row_count=self._gate.table.window.context_rows,
-            columns=[tensor_spec(name, array) for name, array in payload.items()],
+            burn_in_row_count=self._gate.table.window.burn_in_rows,
+            burn_in_counts=encode(sampled.burn_in_counts),
+            columns=[tensor_spec(name, payload[name]) for name in sampled.columns],
+            item_columns=[tensor_spec(name, payload[name]) for name in sampled.item_columns],
             compressed_columns=[
                 pb.CompressedColumn(
                     spec=column_to_proto(windows.rows.spec),

@@ -12,6 +12,7 @@ import numpy as np
 from mycelia_core.config import WindowConfig
 from mycelia_core.specs import ColumnSpec
 from mycelia_replay.arrays import AnyArray, Bools, Ints
+from mycelia_replay.columns.column import Allocate
 from mycelia_replay.state import State
 
 _NONE = -1
@@ -72,9 +73,14 @@ class ItemColumns:
         there: Bools = self._place_of[slots] != _NONE
         return there
 
-    def gather(self, slots: Ints) -> dict[str, AnyArray]:
+    def gather(self, slots: Ints, allocate: Allocate = np.empty) -> dict[str, AnyArray]:
         """Returns copies of the values at `slots` [B], all of which have some: each [B, ...]."""
-        return {name: array[self._place_of[slots]] for name, array in self._values.items()}
+        gathered = {}
+        for name, array in self._values.items():
+            values = allocate((len(slots), *array.shape[1:]), array.dtype)
+            array.take(self._place_of[slots], axis=0, out=values, mode="clip")
+            gathered[name] = values
+        return gathered
 
     def state(self) -> State:
         """Copies all that it holds."""

@@ -26,6 +26,10 @@ class MaxTree:
         """Returns the values at `slots` [n]."""
         return self._values[slots]
 
+    def at(self, slot: int) -> float:
+        """Returns the value at one slot."""
+        return float(self._values[slot])
+
     def set(self, slots: Ints, values: Floats | float) -> None:
         """Sets the values at `slots` [n]; the last one wins."""
         self._values[slots] = values

@@ -3,6 +3,8 @@
 Every error names the field, what came and what was expected.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from mycelia.experience.v1 import tensor_pb2
@@ -10,9 +12,11 @@ from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia_core.codec import decode
 from mycelia_core.compression import CompressedRows, check
 from mycelia_core.rpc.errors import InvalidArgumentError
-from mycelia_core.specs import Codec, Signature, check_rows
+from mycelia_core.rpc.insert_wire import Insert
+from mycelia_core.specs import FIRST, Codec, Signature, check_rows
 from mycelia_replay.arrays import AnyArray, Floats, Ints
 from mycelia_replay.columns.column import Values
+from mycelia_replay.item_requests import parse_item_columns
 from mycelia_replay.rate_limiter import Elsewhere
 from mycelia_replay.rows import Rows, Segment
 
@@ -20,18 +24,19 @@ MAX_STREAM_ID_LENGTH = 200
 MAX_ROW = 2**62
 
 
-def parse_insert(request: pb.InsertRequest, signature: Signature) -> Rows:
+def parse_insert(insert: Insert, signature: Signature) -> Rows:
     """Checks and decodes the rows of an insert; the arrays are views of the request's bytes.
 
     Raises:
       InvalidArgumentError: something is wrong whatever the table holds.
     """
+    request = insert.head
     segments, expected = _parse_segments(request)
     columns: dict[str, Values] = {}
     for column in request.columns:
         if column.name in columns:
             raise InvalidArgumentError(f"column {column.name!r} comes twice, expected it once")
-        columns[column.name] = _parse_values(column, signature)
+        columns[column.name] = _parse_values(column, insert.data.get(column.name), signature)
     row_count = check_rows(signature, columns)
     if row_count != expected:
         raise InvalidArgumentError(
@@ -41,7 +46,11 @@ def parse_insert(request: pb.InsertRequest, signature: Signature) -> Rows:
     priorities = None
     if request.HasField("priorities"):
         priorities = parse_priorities(request.priorities, row_count)
-    return Rows(segments, columns, priorities, row_count)
+    rows = Rows(segments, columns, priorities, row_count)
+    if not (signature.item_columns or request.item_columns):
+        return rows
+    item_rows, item_columns = parse_item_columns(request, signature, rows.flags(FIRST))
+    return replace(rows, item_rows=item_rows, item_columns=item_columns)
 
 
 def parse_priorities(tensor: tensor_pb2.Tensor, count: int) -> Floats:
@@ -67,19 +76,30 @@ def parse_update(request: pb.UpdatePrioritiesRequest) -> tuple[Ints, Floats]:
       InvalidArgumentError: a priority is negative, NaN or infinite, a dtype is
         wrong, or the lists differ in length.
     """
-    keys = _decode_list(request.item_keys, "item_keys", np.dtype(np.int64), None)
+    keys = parse_keys(request.item_keys)
     return keys, parse_priorities(request.priorities, len(keys))
 
 
-def _parse_values(column: pb.ColumnData, signature: Signature) -> Values:
+def parse_keys(tensor: tensor_pb2.Tensor) -> Ints:
+    """Decodes item keys [n].
+
+    Raises:
+      InvalidArgumentError: they are not an int64 list.
+    """
+    return _decode_list(tensor, "item_keys", np.dtype(np.int64), None)
+
+
+def _parse_values(
+    column: pb.ColumnData, data: bytes | memoryview | None, signature: Signature
+) -> Values:
     spec = signature.by_name.get(column.name)
     if spec is None or spec.codec is Codec.RAW:
-        return decode(column.values, name=f"column {column.name!r}")
+        return decode(column.values, name=f"column {column.name!r}", data=data)
     if not column.HasField("compressed"):
         raise InvalidArgumentError(
             f"column {column.name!r}: got values that are not compressed, expected {spec}"
         )
-    rows = CompressedRows.from_proto(column.compressed, spec)
+    rows = CompressedRows.from_proto(column.compressed, spec, data)
     check(rows)
     return rows
 

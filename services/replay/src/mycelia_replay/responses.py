@@ -6,6 +6,7 @@ from mycelia_replay.gate import Gate
 from mycelia_replay.histogram import Histogram
 from mycelia_replay.memory import resident_bytes
 from mycelia_replay.table import Table
+from mycelia_replay.table_settings import settings_to_proto
 
 
 def table_info(gate: Gate) -> pb.TableInfo:
@@ -30,6 +31,10 @@ def table_info(gate: Gate) -> pb.TableInfo:
         missing_row_count=counters.missing_rows,
         refused_request_count=counters.refused_requests,
         total_priority=table.total_priority,
+        settings=settings_to_proto(table.config, table.window),
+        deleted_item_count=counters.deleted_items,
+        removed_item_count=counters.removed_items,
+        stateless_item_count=counters.stateless_items,
         rate_limiter=pb.RateLimiterInfo(
             samples_per_insert=table.limiter.samples_per_insert,
             min_item_count=table.limiter.min_items,

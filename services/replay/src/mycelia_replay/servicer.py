@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import grpc
 
 from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia.replay.v1 import replay_pb2_grpc
+from mycelia_core.rpc import insert_wire
 from mycelia_core.rpc.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -16,17 +17,20 @@ from mycelia_core.rpc.errors import (
     StatusError,
     UnavailableError,
 )
+from mycelia_core.specs import Signature
 from mycelia_replay.batch_sender import BatchSender
 from mycelia_replay.checkpoint.checkpointer import Checkpointer
 from mycelia_replay.credit import Credit
 from mycelia_replay.gate import Gate
 from mycelia_replay.memory import resident_bytes
-from mycelia_replay.requests import parse_elsewhere, parse_insert, parse_update
+from mycelia_replay.requests import parse_elsewhere, parse_insert, parse_keys, parse_update
 from mycelia_replay.responses import (
     exchanged_counts,
     server_info,
     table_info,
 )
+from mycelia_replay.table_creation import check_same, create_table
+from mycelia_replay.table_settings import parse_settings
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ReplayService"].full_name
 
@@ -65,14 +69,15 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
         for credit in self._credits:
             credit.fail(UnavailableError(self._unavailable))
 
-    async def Insert(
-        self, request_iterator: AsyncIterator[pb.InsertRequest], context: Context
+    async def Insert(  # type: ignore[override]
+        self, request_iterator: AsyncIterator[insert_wire.Insert], context: Context
     ) -> AsyncIterator[pb.InsertResponse]:
         """Appends rows to a table."""
         # Tells a caller whose rows will have to wait that the server is there.
         await context.send_initial_metadata(())
         sequence, run_id, table = -1, "", ""
-        async for request in request_iterator:
+        async for insert in request_iterator:
+            request = insert.head
             run_id, table = request.run_id or run_id, request.table
             with self._refusals_counted(request.table):
                 gate = self._find_gate(run_id, request.table)
@@ -81,7 +86,7 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
                         f"sequence: got {request.sequence}, expected more than {sequence}"
                     )
                 sequence = request.sequence
-                inserted = await gate.insert(parse_insert(request, gate.table.signature))
+                inserted = await gate.insert(parse_insert(insert, gate.table.signature))
             yield pb.InsertResponse(
                 sequence=sequence,
                 stored_row_count=inserted.stored_count,
@@ -106,8 +111,9 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
                 raise InvalidArgumentError(f"batch_size: got {first.batch_size}, expected >= 1")
             gate.check_batch_size(first.batch_size)
             sender = BatchSender(gate, credit, first, context.peer())
-            async for message in sender.messages():
-                yield message
+            async with aclosing(sender.messages()) as messages:
+                async for message in messages:
+                    yield message
         finally:
             self._credits.discard(credit)
             reader.cancel()
@@ -122,6 +128,33 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
             applied, stale = gate.table.update_priorities(*parse_update(request))
         gate.notify()
         return pb.UpdatePrioritiesResponse(applied_count=applied, stale_count=stale)
+
+    async def DeleteItems(
+        self, request: pb.DeleteItemsRequest, context: Context
+    ) -> pb.DeleteItemsResponse:
+        """Removes items by key."""
+        with self._refusals_counted(request.table):
+            gate = self._find_gate(request.run_id, request.table)
+            deleted, stale = gate.table.delete_items(parse_keys(request.item_keys))
+        gate.notify()
+        return pb.DeleteItemsResponse(deleted_count=deleted, stale_count=stale)
+
+    async def CreateTable(
+        self, request: pb.CreateTableRequest, context: Context
+    ) -> pb.CreateTableResponse:
+        """Makes a table, unless it is there already."""
+        self._check_run(request.run_id)
+        config = parse_settings(request.settings)
+        signature = Signature.from_proto(request.signature)
+        there = self._gates.get(config.name)
+        if there:
+            check_same(there.table, config, signature)
+            return pb.CreateTableResponse(created=False)
+        table = create_table(config, signature)
+        self._gates[config.name] = Gate(table)
+        if self._checkpointer:
+            self._checkpointer.add(table)
+        return pb.CreateTableResponse(created=True)
 
     async def GetInfo(self, request: pb.GetInfoRequest, context: Context) -> pb.GetInfoResponse:
         """Describes the tables."""
@@ -205,8 +238,13 @@ def add_to_server(servicer: ReplayServicer, server: grpc.aio.Server) -> None:
     """Adds a servicer, of which some methods make or read their bytes themselves."""
     replay_pb2_grpc.add_ReplayServiceServicer_to_server(servicer, server)
     methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Insert": grpc.stream_stream_rpc_method_handler(
+            servicer.Insert,
+            request_deserializer=insert_wire.read,
+            response_serializer=pb.InsertResponse.SerializeToString,
+        ),
         "Sample": grpc.stream_stream_rpc_method_handler(
             servicer.Sample, request_deserializer=pb.SampleRequest.FromString
-        )
+        ),
     }
     server.add_registered_method_handlers(SERVICE_NAME, methods)

@@ -107,7 +107,7 @@ class SharedMemory:
     def begin(self, attached: bool) -> None:
         """Takes note of whether the caller has attached the segment; only then is it used."""
         self._free = deque(range(self._place_count) if attached else ())
-        self.close()
+        self._close_descriptor()
 
     def place(self) -> Place | None:
         """Returns the place for the next batch; None if all are in use."""
@@ -127,7 +127,12 @@ class SharedMemory:
                 self._free.append(self._used.pop(batch_index))
 
     def close(self) -> None:
-        """Closes the descriptor: nobody else can attach the segment any more."""
+        """Lets go of the memory; a caller that has attached it keeps it as long as it uses it."""
+        self._close_descriptor()
+        self._free.clear()
+        self._memory = np.empty(0, np.uint8)
+
+    def _close_descriptor(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -158,7 +158,7 @@ class Table:
             item_count=item_count,
             total_priority=total,
             columns=self._ring.gather(window, allocate),
-            item_columns=self._item_columns.gather(starts),
+            item_columns=self._item_columns.gather(starts, allocate),
         )
         self.draws.drawn(self._ring.keys(slots), sampled.times_sampled)
         self.counters.sampled_items += batch_size

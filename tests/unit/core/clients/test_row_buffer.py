@@ -6,6 +6,7 @@ import pytest
 from mycelia_core.clients.row_buffer import RowBuffer
 from mycelia_core.codec import decode
 from mycelia_core.rpc.errors import InvalidArgumentError
+from mycelia_core.rpc import insert_wire
 from mycelia_core.specs import ColumnSpec, Signature
 
 
@@ -22,7 +23,7 @@ def test_rows_are_grouped_by_stream_and_numbered_on():
     buffer.append(rows_of(signature, 2, 3))
     assert buffer.is_full
 
-    (request,) = buffer.take("run", "train")
+    (request,) = (insert.head for insert in buffer.take("run", "train"))
 
     segments = [(s.stream_id, s.start_row, s.row_count) for s in request.segments]
     observations = next(c.values for c in request.columns if c.name == "observation")
@@ -31,7 +32,7 @@ def test_rows_are_grouped_by_stream_and_numbered_on():
     assert not request.HasField("priorities")
     assert len(buffer) == 0
     buffer.append(rows_of(signature, 1, 4), np.array([1]))
-    (request,) = buffer.take("run", "train")
+    (request,) = (insert.head for insert in buffer.take("run", "train"))
     assert [(s.stream_id, s.start_row) for s in request.segments] == [("b", 3)]
 
 
@@ -41,10 +42,10 @@ def test_large_rows_are_spread_over_requests_within_the_size_limit():
     for value in range(5):
         buffer.append(rows_of(signature, 2, value))
 
-    requests = list(buffer.take("run", "train"))
+    inserts = list(buffer.take("run", "train"))
 
-    assert max(request.ByteSize() for request in requests) < 2 * 1024 * 1024
-    segments = [(s.stream_id, s.start_row, s.row_count) for r in requests for s in r.segments]
+    assert max(len(insert_wire.write(insert)) for insert in inserts) < 2 * 1024 * 1024
+    segments = [(s.stream_id, s.start_row, s.row_count) for i in inserts for s in i.head.segments]
     assert sum(count for _, _, count in segments) == 10
     for name in "ab":
         rows = [row for s, start, n in segments if s == name for row in range(start, start + n)]
@@ -69,6 +70,6 @@ def test_known_priorities_are_sent_and_unknown_ones_take_the_largest():
     buffer.append(rows_of(signature, 2, 0), priorities=np.array([2.0, np.nan]))
     buffer.append(rows_of(signature, 1, 0), np.array([0]), np.array([0.5]))
 
-    (request,) = buffer.take("run", "train")
+    (request,) = (insert.head for insert in buffer.take("run", "train"))
 
     assert decode(request.priorities).tolist() == [2.0, 0.5, 2.0]

@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mycelia.experience.v1 import tensor_pb2
 from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia_core.clients.shared_segment import SharedSegment
 from mycelia_core.codec import decode, dtype_from_proto, expected_bytes
@@ -48,10 +49,21 @@ class Batch:
     """The sum of their priorities, after the exponent."""
 
     context_rows: int
-    """How many of the W rows come before the item's first one."""
+    """How many of the W rows are context; they come first."""
 
     columns: dict[str, NDArray[Any]]
     """Each [W, B, ...]: time first."""
+
+    burn_in_rows: int = 0
+    """How many of the W rows are burn-in; they follow the context, and then comes
+    each item's first row."""
+
+    burn_in_counts: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    """[B] how many of these are real, the last ones; fewer at an episode's start."""
+
+    item_columns: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """Each [B, ...]: what was given for the first real row of burn-in, such as a
+    recurrent state."""
 
 
 class BatchReader:
@@ -83,7 +95,7 @@ class BatchReader:
         if response.HasField("header"):
             self._header = response.header
             if not response.shared_memory_offsets_bytes:
-                self._assembler = Assembler(self._header.columns, MAX_BATCH_BYTES)
+                self._assembler = Assembler(_specs(self._header), MAX_BATCH_BYTES)
         if response.shared_memory_offsets_bytes:
             return _batch(self._header, self._read_shared(response))
         self._assembler.add(message.parts)
@@ -104,7 +116,7 @@ class BatchReader:
         view = self._segment.view(lambda: self._send(release))
         columns = {}
         offsets = response.shared_memory_offsets_bytes
-        for spec, offset in zip(self._header.columns, offsets, strict=True):
+        for spec, offset in zip(_specs(self._header), offsets, strict=True):
             dtype, shape = dtype_from_proto(spec.dtype, spec.name), tuple(spec.shape)
             size = expected_bytes(dtype, shape, spec.name)
             if not 0 <= offset <= len(view) - size:
@@ -126,8 +138,16 @@ def _batch(header: pb.BatchHeader, columns: dict[str, NDArray[Any]]) -> Batch:
         item_count=header.item_count,
         total_priority=header.total_priority,
         context_rows=header.context_row_count,
-        columns=columns,
+        columns={spec.name: columns[spec.name] for spec in header.columns},
+        burn_in_rows=header.burn_in_row_count,
+        burn_in_counts=decode(header.burn_in_counts, name="burn_in_counts"),
+        item_columns={spec.name: columns[spec.name] for spec in header.item_columns},
     )
+
+
+def _specs(header: pb.BatchHeader) -> list[tensor_pb2.TensorSpec]:
+    """Returns what the batch's bytes hold, in order."""
+    return [*header.columns, *header.item_columns]
 
 
 def _inflate(column: pb.CompressedColumn, data: NDArray[np.uint8]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from mycelia.replay.v1 import replay_pb2 as pb
 from mycelia_core.clients.resuming import final_failure
 from mycelia_core.clients.waiting import Backoff, StoppedError
 from mycelia_core.rpc.errors import StatusError
+from mycelia_core.rpc.insert_wire import Insert
 
 if TYPE_CHECKING:
     from mycelia_core.clients.replay import ReplayClient
@@ -53,8 +54,8 @@ class InsertStream:
         self._max_in_flight = max_in_flight
         self._stop = stop or threading.Event()
         self._changed = threading.Condition()
-        self._unacknowledged: deque[pb.InsertRequest] = deque()
-        self._outbox: SimpleQueue[pb.InsertRequest | None] = SimpleQueue()
+        self._unacknowledged: deque[Insert] = deque()
+        self._outbox: SimpleQueue[Insert | None] = SimpleQueue()
         self._sequence = 0
         self._failure: StatusError | TimeoutError | None = None
         self._closing = threading.Event()
@@ -91,7 +92,7 @@ class InsertStream:
         """Waits until every request is acknowledged; raises like `wait_for_room`."""
         self._wait(0, timeout)
 
-    def submit(self, requests: Iterable[pb.InsertRequest]) -> None:
+    def submit(self, requests: Iterable[Insert]) -> None:
         """Sends requests, giving each its sequence number. Does not wait."""
         with self._changed:
             for request in requests:
@@ -152,13 +153,13 @@ class InsertStream:
         """Makes one call, sends what is not acknowledged, and takes acknowledgements."""
         with self._changed:
             self._outbox.put(None)  # lets go of the thread that fed the call before
-            outbox: SimpleQueue[pb.InsertRequest | None] = SimpleQueue()
+            outbox: SimpleQueue[Insert | None] = SimpleQueue()
             self._outbox = outbox
             for request in self._unacknowledged:
                 outbox.put(request)
             if self._closing.is_set():
                 outbox.put(None)
-            self._call = call = self._client.stub.Insert(iter(outbox.get, None))
+            self._call = call = self._client.insert(iter(outbox.get, None))
         if not math.isinf(self._lost_since):
             # Comes at once from a server that is there, even one that is closed to inserts.
             call.initial_metadata()

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mycelia.params.v1 import params_pb2 as pb
@@ -16,7 +15,14 @@ from mycelia_core.clients.weight_watcher import WeightStream, WeightWatcher
 from mycelia_core.parts import split
 from mycelia_core.rpc.channel import open_channel
 from mycelia_core.rpc.errors import UnavailableError
-from mycelia_core.weights import Weights, WeightsReader, make_header
+from mycelia_core.weights import (
+    WIRE_DTYPES,
+    Weights,
+    WeightsReader,
+    WireDtype,
+    make_header,
+    narrow,
+)
 
 __all__ = ["ParamClient", "WeightWatcher"]
 
@@ -67,6 +73,7 @@ class ParamClient:
         learner_step: int,
         expected_version: int,
         *,
+        wire_dtype: WireDtype = "float32",
         timeout: float = 60.0,
         stop: threading.Event | None = None,
     ) -> int:
@@ -79,6 +86,7 @@ class ParamClient:
           learner_step: the learner step that they are from.
           expected_version: the version that the caller believes to be the
             newest, 0 if none; the new one is one more.
+          wire_dtype: what float32 tensors are sent as; readers widen them again.
           timeout: seconds for all of it.
           stop: ends waiting for a server that is away.
 
@@ -88,8 +96,11 @@ class ParamClient:
           TimeoutError: the server did not take them in time.
           StoppedError: `stop` was set.
         """
-        weights = Weights(0, learner_step, {k: np.asarray(v) for k, v in tensors.items()})
+        dtype = WIRE_DTYPES[wire_dtype]
+        arrays = {name: narrow(array, dtype) for name, array in tensors.items()}
+        weights = Weights(0, learner_step, arrays)
         header = make_header(weights)
+        header.narrowed = wire_dtype != "float32"
 
         def attempt() -> int:
             try:

@@ -18,7 +18,7 @@ from mycelia_core.clients.priority_updater import PriorityUpdater
 from mycelia_core.clients.sampler import Sampler
 from mycelia_core.clients.trajectory_writer import BackPressureTimeout, TrajectoryWriter
 from mycelia_core.codec import encode
-from mycelia_core.rpc import sample_wire
+from mycelia_core.rpc import insert_wire, sample_wire
 from mycelia_core.rpc.channel import open_channel
 from mycelia_core.specs import Signature
 
@@ -73,6 +73,12 @@ class ReplayClient:
         self._channel = open_channel(address)
         self.stub = replay_pb2_grpc.ReplayServiceStub(self._channel)
         """The generated stub, for calls that this class does not wrap."""
+        self.insert = self._channel.stream_stream(
+            insert_wire.METHOD,
+            request_serializer=insert_wire.write,
+            response_deserializer=pb.InsertResponse.FromString,
+        )
+        """The stub's `Insert`, but that its requests are not copied as often."""
         self.sample = self._channel.stream_stream(
             sample_wire.METHOD,
             request_serializer=pb.SampleRequest.SerializeToString,

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mycelia.experience.v1 import tensor_pb2
+from mycelia.experience.v1 import signature_pb2, tensor_pb2
 from mycelia.replay.v1 import replay_pb2 as pb
-from mycelia_core.codec import dtype_to_proto, encode, raw_bytes
+from mycelia_core.codec import byte_view, dtype_to_proto, encode
 from mycelia_core.compression import compress
 from mycelia_core.parts import PART_BYTES
 from mycelia_core.rpc.errors import InvalidArgumentError
+from mycelia_core.rpc.insert_wire import LEAST_BYTES, Insert
 from mycelia_core.rpc.options import MAX_MESSAGE_BYTES
 from mycelia_core.specs import FIRST, Codec, Signature
 
@@ -115,7 +116,7 @@ class RowBuffer:
         self._count = 0
         return count
 
-    def take(self, run_id: str, table: str) -> Iterator[pb.InsertRequest]:
+    def take(self, run_id: str, table: str) -> Iterator[Insert]:
         """Yields everything held as requests without `sequence`, and forgets it.
 
         Large rows are spread over several requests, each within the size limit.
@@ -126,11 +127,12 @@ class RowBuffer:
         self._fill[:] = 0
         self._count = 0
 
-    def _request(self, run_id: str, table: str, order: Ints) -> pb.InsertRequest:
+    def _request(self, run_id: str, table: str, order: Ints) -> Insert:
         counts = np.bincount(self._streams[order], minlength=len(self._stream_ids))
         starts = self._next_rows
         self._next_rows = starts + counts
-        return pb.InsertRequest(
+        columns, data = self._column_data(order)
+        head = pb.InsertRequest(
             run_id=run_id,
             table=table,
             segments=[
@@ -140,18 +142,34 @@ class RowBuffer:
                 )
                 if count
             ],
-            columns=[self._column_data(column, order) for column in range(len(self._specs))],
+            columns=columns,
             priorities=_known_priorities(self._priorities[order]),
         )
+        return Insert(head, data)
 
-    def _column_data(self, column: int, order: Ints) -> pb.ColumnData:
-        spec, values = self._specs[column], self._columns[column].take(order, axis=0)
-        if spec.codec is not Codec.RAW:
-            return pb.ColumnData(name=spec.name, compressed=compress(spec, values).to_proto())
-        tensor = tensor_pb2.Tensor(
-            dtype=self._dtypes[column], shape=values.shape, data=raw_bytes(values)
-        )
-        return pb.ColumnData(name=spec.name, values=tensor)
+    def _column_data(self, order: Ints) -> tuple[list[pb.ColumnData], dict[str, memoryview]]:
+        """Returns the columns, and apart from them the data of those that are large."""
+        columns: list[pb.ColumnData] = []
+        large: dict[str, memoryview] = {}
+        for spec, dtype, buffer in zip(self._specs, self._dtypes, self._columns, strict=True):
+            values = buffer.take(order, axis=0)
+            if spec.codec is Codec.RAW:
+                data = byte_view(values)
+                tensor = tensor_pb2.Tensor(dtype=dtype, shape=values.shape)
+                column = pb.ColumnData(name=spec.name, values=tensor)
+            else:
+                rows = compress(spec, values)
+                data = memoryview(rows.data)
+                lengths = signature_pb2.CompressedRows(lengths=encode(rows.lengths))
+                column = pb.ColumnData(name=spec.name, compressed=lengths)
+            if len(data) >= LEAST_BYTES:
+                large[spec.name] = data
+            elif spec.codec is Codec.RAW:
+                column.values.data = bytes(data)
+            else:
+                column.compressed.data = bytes(data)
+            columns.append(column)
+        return columns, large
 
     def _check(self, columns: Mapping[str, Rows], count: int, priorities: Floats | None) -> None:
         for spec in self._specs:

@@ -199,6 +199,12 @@ class ShardedSampler:
                 name: np.concatenate([p.columns[name] for _, p in pieces], axis=1)
                 for name in pieces[0][1].columns
             },
+            burn_in_rows=pieces[0][1].burn_in_rows,
+            burn_in_counts=np.concatenate([p.burn_in_counts for _, p in pieces]),
+            item_columns={
+                name: np.concatenate([p.item_columns[name] for _, p in pieces])
+                for name in pieces[0][1].item_columns
+            },
         )
 
     def _wait(self, seconds: float) -> None:

@@ -151,7 +151,8 @@ def _may_pay(count: int, sync_rate: float) -> bool:
     workers = min(count, core_count())
     together = count / sync_rate
     apart = together / workers + _MESSAGE_SECONDS
-    return workers > 1 and apart < together
+    # Starting them takes a second or two: not for a gain that may be noise.
+    return workers > 1 and 1.1 * apart < together
 
 
 MAKERS: dict[str, _Maker] = {

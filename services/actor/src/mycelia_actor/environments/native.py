@@ -88,6 +88,9 @@ def make_envpool(config: EnvConfig, count: int) -> VectorEnvironment | None:
             vector: Any = envpool.make(
                 name, env_type="gymnasium", num_envs=count, seed=int(seeds[0]), **options
             )
+            # They are made when they are first asked for, so it is done here.
+            assert vector.single_observation_space is not None
+            assert vector.observation_space is not None
         return cast("Vector", vector)
 
     if is_atari:

@@ -52,13 +52,17 @@ class Checkpointer:
         """
         self._folder = folder
         self._run_id = run_id
-        self._tables = tables
+        self._tables = list(tables)
         self._segments: dict[str, Sequence[Segment]] = dict(earlier or {})
         self._turn = asyncio.Lock()
         self._saving: set[asyncio.Future[Saved]] = set()
         self.saved_count = 0
         self.last: Saved | None = None
         """The newest checkpoint of this process."""
+
+    def add(self, table: Table) -> None:
+        """Saves this table too from now on."""
+        self._tables.append(table)
 
     async def save(self) -> Saved:
         """Saves all tables as they are now; one save at a time, others wait.
@@ -90,7 +94,8 @@ class Checkpointer:
         async with self._turn:
             start = time.monotonic()
             # No await before the last snapshot: all tables at one moment.
-            snapshots = {table.name: Snapshot.of(table) for table in self._tables}
+            tables = list(self._tables)
+            snapshots = {table.name: Snapshot.of(table) for table in tables}
             pause = time.monotonic() - start
             try:
                 written = await asyncio.to_thread(
@@ -99,7 +104,7 @@ class Checkpointer:
             except OSError as error:
                 raise FailedPreconditionError(f"no checkpoint was written: {error}") from error
             finally:
-                for table in self._tables:
+                for table in tables:
                     table.let_rows_go()
             return self._note(written, pause, time.monotonic() - start)
 

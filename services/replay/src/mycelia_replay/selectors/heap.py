@@ -109,7 +109,7 @@ class Heap:
 
     def _is_current(self, entry: Entry) -> bool:
         key, arrival, slot = entry
-        return bool(self._arrivals[slot] == arrival and self._sign * self._tree[slot] == key)
+        return bool(self._arrivals[slot] == arrival and self._sign * self._tree.at(slot) == key)
 
     def _rebuild(self) -> None:
         self._entries = self._current_entries((self._arrivals >= 0).nonzero()[0])

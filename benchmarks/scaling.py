@@ -1,0 +1,182 @@
+"""How environment steps per second grow with the number of gradient workers.
+
+    python -m benchmarks.scaling [--workers 1 2 4 8 16 32] [--seconds 10] [--json]
+
+Each worker is a process of the actor service in its gradient topology, all forked from one that
+has imported torch, so that 32 fit. The environment sleeps through each of its steps, so that two
+cores can host them; what is lost is what workers wait for: the parameter server, their round, a
+core. `efficiency` is steps per second over the worker count times those of one worker;
+`seconds_to_threshold` counts from the first applied update until the last 50 episodes have a mean
+return of 18 of 20, null if the time was up before. With `--json` the last line is one object.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from mycelia.run.v1 import run_pb2
+from mycelia_core.clients.gradients import GradientClient
+from mycelia_core.clients.run import RunClient
+from mycelia_core.rpc.errors import StatusError
+
+THRESHOLD = 18.0
+EPISODES = 50
+PAPER = {2: 2.1, 4: 3.7, 8: 6.9, 16: 12.5}
+"""A3C's speed-ups in time to a reference score over 1 thread, mean of seven Atari games: Mnih et
+al. 2016, table 2."""
+
+Figures = dict[str, dict[str, float | None]]
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(prog="benchmarks.scaling")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument(
+        "--limit", type=float, default=90.0, help="seconds to the threshold at most"
+    )
+    parser.add_argument("--step-seconds", type=float, default=0.05, help="of the environment")
+    parser.add_argument("--json", action="store_true", help="print JSON as the last line")
+    arguments = parser.parse_args()
+    results: dict[str, Any] = {"paper_speed_up": {str(n): x for n, x in PAPER.items()}}
+    for name in ("async", "sync"):
+        results[name] = measure_all(f"{name}-gradients", arguments)
+    if arguments.json:
+        print(json.dumps(results))
+
+
+def measure_all(topology: str, arguments: argparse.Namespace) -> Figures:
+    """Returns steps per second, efficiency and time to threshold by worker count."""
+    figures: Figures = {"steps_per_second": {}, "efficiency": {}, "seconds_to_threshold": {}}
+    one = 0.0
+    for workers in arguments.workers:
+        rate, seconds = measure(topology, workers, arguments)
+        one = one or rate / workers
+        key = str(workers)
+        figures["steps_per_second"][key] = round(rate, 1)
+        figures["efficiency"][key] = round(rate / (workers * one), 3)
+        figures["seconds_to_threshold"][key] = seconds
+        print(
+            f"{topology:>15} {workers:>3} workers: {rate:8.1f} steps/s, "
+            f"efficiency {figures['efficiency'][key]:.3f}, {seconds} s to the threshold",
+            flush=True,
+        )
+    return figures
+
+
+def measure(
+    topology: str, workers: int, arguments: argparse.Namespace
+) -> tuple[float, float | None]:
+    """Returns steps per second once all workers have come, and seconds to the threshold."""
+    with serve() as address, RunClient(address) as client:
+        config = json.dumps(config_of(topology, workers, arguments.step_seconds))
+        run_id = client.create_run("scaling", config).run_id
+        with fork_workers(address, workers), GradientClient(address, run_id) as gradients:
+            wait_for_update(gradients)
+            begin = time.monotonic()
+            reached: float | None = None
+            marks: list[tuple[float, int]] = []
+            while True:
+                now, response = time.monotonic(), client.get_run()
+                if reached is None and has_learned(response.progress):
+                    reached = round(now - begin, 2)
+                joined = sum(m.role == run_pb2.ROLE_ACTOR for m in response.members)
+                if joined == workers and response.progress.env_steps:
+                    marks.append((now, response.progress.env_steps))
+                measured = marks and now - marks[0][0] >= arguments.seconds + 1
+                if measured and (reached is not None or now - begin > arguments.limit):
+                    break
+                time.sleep(0.25)
+            client.finish_run(run_pb2.OUTCOME_STOPPED)
+    # The first second, in which the last worker imports and resets, is left out.
+    settled = [mark for mark in marks if mark[0] >= marks[0][0] + 1]
+    (first_time, first), (last_time, last) = settled[0], settled[-1]
+    return (last - first) / (last_time - first_time), reached
+
+
+def config_of(topology: str, workers: int, step_seconds: float) -> dict[str, Any]:
+    """Returns the run's config: A3C, or A2C in rounds, of the same small network."""
+    return {
+        "name": "scaling",
+        "topology": topology,
+        "env": {
+            "id": "benchmarks.sleepy_env:SleepyEnv",
+            "kwargs": {"step_seconds": step_seconds},
+        },
+        "actor": {"count": workers, "envs_per_actor": 1},
+        "gradients": {"optimizer": "rmsprop", "learning_rate": 1e-2, "epsilon": 1e-5},
+        "algorithm": {
+            "name": "a3c" if topology == "async-gradients" else "a2c",
+            "gamma": 0.5,
+            "rollout_steps": 20,
+        },
+        "network": {"hidden_sizes": [32]},
+        "limits": {"max_env_steps": 100_000_000},
+    }
+
+
+def has_learned(progress: run_pb2.Progress) -> bool:
+    """Whether the last episodes reach the threshold."""
+    returns = [episode.episode_return for episode in progress.recent_episodes][-EPISODES:]
+    return len(returns) == EPISODES and sum(returns) / EPISODES >= THRESHOLD
+
+
+def wait_for_update(client: GradientClient, seconds: float = 120.0) -> None:
+    """Waits for the first gradient to be applied."""
+    deadline = time.monotonic() + seconds
+    while not client.info().update_count:
+        if time.monotonic() > deadline:
+            raise TimeoutError("no worker has pushed a gradient")
+        time.sleep(0.02)
+
+
+def act(address: str) -> None:
+    """Runs one worker, as `python -m mycelia_actor` does."""
+    from mycelia_actor.main import main as run_actor_service
+
+    run_actor_service(["--join", address, "--exit-with-parent", "--log-level", "error"])
+
+
+@contextlib.contextmanager
+def fork_workers(address: str, count: int) -> Iterator[None]:
+    """Starts workers, and waits for them to go when the run has finished."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mycelia_actor.main", "mycelia_actor.gradients.worker"])
+    processes = [context.Process(target=act, args=(address,), daemon=True) for _ in range(count)]
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.join(10)
+            if process.is_alive():
+                process.terminate()
+
+
+@contextlib.contextmanager
+def serve() -> Iterator[str]:
+    """Starts a parameter server and yields its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mycelia_param_server", "--log-level", "error"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        yield process.stdout.readline().strip().removeprefix("ready address=")
+    finally:
+        with contextlib.suppress(StatusError):
+            process.terminate()
+        process.wait(10)
+
+
+if __name__ == "__main__":
+    main()
