@@ -97,7 +97,7 @@ def costs(frames: Path, seconds: float) -> dict[str, Any]:
     side = OurSide(frames, [workload.config("small", MILLION)])
     try:
         found["together"] = {
-            name: round(value, 3) for name, value in together(side, frames, seconds).items()
+            name: round(value, 3) for name, value in together(side, seconds).items()
         }
         side.fill("small", MILLION)
         latencies = side.sample_latencies("small", 512, 500)

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.replay import workload
-from benchmarks.replay.workload import BATCH_SIZE, CHUNK_ROWS, ENVS, EPISODE_ROWS, UPDATE_SIZE
+from benchmarks.replay.workload import (
+    BATCH_SIZE,
+    CHUNK_ROWS,
+    ENVS,
+    EPISODE_ROWS,
+    KEY_BATCHES,
+    UPDATE_SIZE,
+)
 from mycelia_core.clients.replay import ReplayClient
 from mycelia_core.config import TableConfig
 from mycelia_replay.gate import Gate
@@ -116,12 +123,12 @@ class OurSide:
     def update(self, table: str, seconds: float) -> float:
         """Returns priorities per second, 512 at a time, in the background."""
         with self.client.sampler(table, UPDATE_SIZE, prefetch=1) as sampler:
-            keys = sampler.next(timeout=30).item_keys
+            keys = itertools.cycle([sampler.next(timeout=30).item_keys for _ in range(KEY_BATCHES)])
         priorities = np.linspace(0.5, 1.5, UPDATE_SIZE)
         with self.client.updater(table) as updater:
 
             def one_call() -> int:
-                updater.submit(keys, priorities)
+                updater.submit(next(keys), priorities)
                 return UPDATE_SIZE
 
             workload.repeat(one_call, 0.3)

@@ -16,6 +16,8 @@ CHUNK_ROWS = 16
 EPISODE_ROWS = 201
 BATCH_SIZE = 256
 UPDATE_SIZE = 512
+KEY_BATCHES = 16
+"""How many different batches of keys are updated in turn."""
 RUN_ID = "benchmark"
 FRAME = (84, 84)
 STEPS = 256

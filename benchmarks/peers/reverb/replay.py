@@ -7,6 +7,7 @@ for each line, in items (or updates) per second. Rows, windows, batches and the
 way they are measured are those of `benchmarks/replay`.
 """
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -24,6 +25,7 @@ ENVS = 16
 EPISODE_ROWS = 201
 BATCH_SIZE = 256
 UPDATE_SIZE = 512
+KEY_BATCHES = 16
 WINDOWS = {"small": 2, "frames": 5, "atari": 5}
 CAPACITY = {"small": 200_000, "frames": 20_000, "atari": 20_000}
 FRAME = ((84, 84), np.uint8)
@@ -146,13 +148,17 @@ class Side:
         return repeat(one_batch, seconds)
 
     def _update(self, table: str, seconds: float) -> float:
-        samples = self._client.sample(table, num_samples=UPDATE_SIZE, emit_timesteps=False)
-        keys = [sample.info.key for sample in samples]
-        priorities = np.linspace(0.5, 1.5, len(keys)).tolist()
+        count = KEY_BATCHES * UPDATE_SIZE
+        samples = self._client.sample(table, num_samples=count, emit_timesteps=False)
+        # What a batch of the dataset holds: the learner has arrays, the client takes a dict.
+        keys = np.array([sample.info.key for sample in samples], np.uint64)
+        batches = itertools.cycle(keys.reshape(KEY_BATCHES, UPDATE_SIZE))
+        priorities = np.linspace(0.5, 1.5, UPDATE_SIZE)
 
         def one_call() -> int:
-            self._client.mutate_priorities(table, updates=dict(zip(keys, priorities, strict=True)))
-            return len(keys)
+            updates = dict(zip(next(batches).tolist(), priorities.tolist(), strict=True))
+            self._client.mutate_priorities(table, updates=updates)
+            return UPDATE_SIZE
 
         repeat(one_call, 0.3)
         return repeat(one_call, seconds)

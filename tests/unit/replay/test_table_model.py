@@ -14,7 +14,8 @@ from mycelia_core.specs import ColumnSpec, Signature
 from mycelia_replay.rows import Rows, Segment
 from mycelia_replay.table import Table
 
-SIGNATURE = Signature.of([ColumnSpec("observation", np.dtype(np.int64))])
+INTEGER = np.dtype(np.int64)
+SIGNATURE = Signature.of([ColumnSpec("observation", INTEGER)], [ColumnSpec("state", INTEGER)])
 
 
 @dataclass
@@ -28,6 +29,7 @@ class ModelStream:
 class ModelItem:
     keys: list[int]
     context: list[int]
+    burn_in: list[int]
     priority: float
     times_sampled: int = 0
 
@@ -42,7 +44,8 @@ class Model:
         self.oldest = 0
         self.streams: dict[str, ModelStream] = {}
         self.items: dict[int, ModelItem] = {}
-        self.inserted = self.duplicates = self.missing = 0
+        self.inserted = self.removed = self.duplicates = self.missing = 0
+        self.arrivals: dict[int, int] = {}
 
     def insert(self, segments) -> None:
         candidates: list[ModelItem] = []
@@ -51,12 +54,46 @@ class Model:
         self.oldest = max(self.oldest, len(self.observations) - self.config.capacity_rows)
         self.items = {k: item for k, item in self.items.items() if self._alive(item)}
         new = [item for item in candidates if self._alive(item)]
-        default = max((item.priority for item in self.items.values()), default=0.0) or 1.0
+        new.sort(key=lambda item: item.keys[0])
+        default = self._default_priority()
         for item in new:
+            self.arrivals[item.keys[0]] = len(self.arrivals)
             known = self.priorities[item.keys[0]]
             item.priority = default if math.isnan(known) else known
             self.items[item.keys[0]] = item
         self.inserted += len(new)
+        self._make_room()
+
+    def _default_priority(self) -> float:
+        heeded = self.config.sampler in ("prioritized", "rank", "max_heap") or (
+            self.config.max_items and self.config.remover == "lowest_priority"
+        )
+        known = [item.priority for item in self.items.values()] if heeded else []
+        return max(known, default=0.0) or 1.0
+
+    def _make_room(self) -> None:
+        excess = len(self.items) - self.config.max_items if self.config.max_items else 0
+        for _ in range(excess):
+            del self.items[min(self.items, key=self._leaves_first)]
+            self.removed += 1
+
+    def _leaves_first(self, key: int) -> tuple[float, int]:
+        arrival, remover = self.arrivals[key], self.config.remover
+        if remover == "lifo":
+            return 0.0, -arrival
+        return self.items[key].priority if remover == "lowest_priority" else 0.0, arrival
+
+    def drawn_first(self, count: int) -> list[int]:
+        """The keys that a sampler which leaves nothing to chance draws."""
+        newest = -1 if self.config.sampler == "lifo" else 1
+        by_priority = self.config.sampler == "max_heap"
+        return sorted(
+            self.items,
+            key=lambda k: (
+                -self.items[k].priority if by_priority else 0.0,
+                newest * self.arrivals[k],
+            ),
+        )[:count]
 
     def _insert_segment(self, stream_id, start_row, rows) -> list[ModelItem]:
         stream = self.streams.setdefault(stream_id, ModelStream())
@@ -96,9 +133,11 @@ class Model:
         return made
 
     def _item(self, fragment: list[int], start: int) -> ModelItem:
-        wanted = range(start - self.window.context_rows, start)
+        wanted = range(start - self.window.lead_rows, start)
         context = [fragment[max(0, place)] for place in wanted]
-        return ModelItem(fragment[start : start + self.window.rows], context, math.nan)
+        burn_in = fragment[max(0, start - self.window.burn_in_rows) : start]
+        rows = fragment[start : start + self.window.rows]
+        return ModelItem(rows, context, burn_in, math.nan)
 
     def _alive(self, item: ModelItem) -> bool:
         return min([*item.context, *item.keys]) >= self.oldest
@@ -115,18 +154,23 @@ class TableMachine(RuleBasedStateMachine):
     """Does the same to a table and to the model, and compares them."""
 
     @initialize(
-        capacity=st.integers(9, 60),
+        capacity=st.integers(12, 60),
         learn_rows=st.integers(1, 4),
         bootstrap_rows=st.integers(0, 3),
         period=st.integers(1, 4),
         context_rows=st.integers(0, 2),
-        sampler=st.sampled_from(["prioritized", "uniform", "fifo"]),
+        burn_in_rows=st.integers(0, 3),
+        sampler=st.sampled_from(["prioritized", "rank", "uniform", "max_heap", "fifo", "lifo"]),
+        remover=st.sampled_from(["fifo", "lifo", "lowest_priority"]),
+        max_items=st.sampled_from([0, 0, 1, 4, 9]),
         max_times_sampled=st.sampled_from([0, 0, 1, 3]),
     )
-    def make(self, capacity, sampler, max_times_sampled, **window):
+    def make(self, capacity, sampler, remover, max_items, max_times_sampled, **window):
         config = TableConfig(
             capacity_rows=capacity,
             sampler=sampler,
+            remover=remover,
+            max_items=max_items,
             max_times_sampled=max_times_sampled,
             priority_exponent=0.7,
             window=WindowConfig(**window),
@@ -185,17 +229,25 @@ class TableMachine(RuleBasedStateMachine):
         asked = [Segment(s, start, len(segment_rows)) for s, start, segment_rows in segments]
         before = set(self.model.items)
         self.model.insert(segments)
-        self.table.insert(Rows(asked, columns, priorities, len(rows)))
+        every = np.arange(len(rows))
+        states = {"state": 1000 + columns["observation"]}
+        self.table.insert(Rows(asked, columns, priorities, len(rows), every, states))
         self.gone += sorted(before - set(self.model.items))
 
     @precondition(lambda self: self.table.can_draw(4))
     @rule()
     def sample(self):
-        model, sampled = self.model, self.table.sample(4)
+        model, expected = self.model, self.model.drawn_first(4)
+        sampled = self.table.sample(4)
+        if self.table.config.sampler in ("fifo", "lifo", "max_heap"):
+            assert sampled.item_keys.tolist() == expected
         for i, key in enumerate(sampled.item_keys.tolist()):
             item = model.items[key]
             assert sampled.columns["observation"][:, i].tolist() == model.rows(item)
             assert sampled.row_counts[i] == len(item.keys)
+            assert sampled.burn_in_counts[i] == len(item.burn_in)
+            start = model.observations[[*item.burn_in, *item.keys][0]]
+            assert sampled.item_columns["state"][i] == 1000 + start
             item.times_sampled += 1
         limit = self.table.config.max_times_sampled
         for key, times in zip(sampled.item_keys.tolist(), sampled.times_sampled, strict=True):
@@ -221,6 +273,19 @@ class TableMachine(RuleBasedStateMachine):
         stale = sum(key not in self.model.items for key in keys)
         assert result == (len(keys) - stale, stale)
 
+    @rule(data=st.data())
+    def delete_items(self, data):
+        known = [*sorted(self.model.items), *self.gone[-5:], 10**9]
+        keys = data.draw(st.lists(st.sampled_from(known), max_size=2))
+        living = set(keys) & set(self.model.items)
+        for key in living:
+            del self.model.items[key]
+        self.gone += sorted(living)
+
+        result = self.table.delete_items(np.array(keys, np.int64))
+
+        assert result == (len(living), len(keys) - len(living))
+
     @rule()
     def reset(self):
         self.gone += sorted(self.model.items)
@@ -237,6 +302,8 @@ class TableMachine(RuleBasedStateMachine):
         assert table.item_count == len(model.items)
         assert table.row_count == len(model.observations) - model.oldest
         assert table.counters.inserted_items == model.inserted
+        assert table.counters.removed_items == model.removed
+        assert table.counters.stateless_items == 0
         assert table.counters.duplicate_rows == model.duplicates
         assert table.counters.missing_rows == model.missing
         gathered = table._ring.gather(
@@ -252,12 +319,16 @@ class TableMachine(RuleBasedStateMachine):
         if self.table.config.sampler == "prioritized":
             leaves = [item.priority**0.7 if item.priority else 0.0 for item in items]
             assert self.table.total_priority == pytest.approx(sum(leaves), rel=1e-12)
+        elif self.table.config.sampler == "rank":
+            count = sum(item.priority > 0 for item in items)
+            ranks = np.arange(1.0, count + 1)
+            assert self.table.total_priority == pytest.approx((ranks**-0.7).sum(), rel=1e-12)
         else:
             assert self.table.total_priority == len(items)
 
 
 TableMachine.TestCase.settings = settings(
-    max_examples=80,
+    max_examples=200,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

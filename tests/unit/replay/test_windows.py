@@ -70,7 +70,7 @@ def test_a_fresh_window_begins_after_an_early_termination(make_driver):
     ]
 
 
-def test_fragments_that_cut_episodes_lose_no_transition_and_join_none(make_driver):
+def test_t4_fragments_that_cut_episodes_lose_no_transition_and_join_none(make_driver):
     """A: rewards 1,1,1,1 terminated; B: 5,5 truncated; C goes on. Sent three rows at a time."""
     rows = [(0, "f"), (1, ""), (2, ""), (3, ""), (4, "t")]
     rows += [(10, "f"), (11, ""), (12, "c"), (20, "f"), (21, "")]
@@ -184,7 +184,7 @@ def test_single_row_items_are_made_of_every_row_but_the_final_one(make_driver):
     assert driver.items() == {0: ([0], 1), 1: ([1], 1)}
 
 
-def test_frames_are_kept_once_and_stacked_when_sampled():
+def test_t8_frames_are_kept_once_and_stacked_when_sampled():
     """84x84 frames, stack 4, capacity 8, episodes of 5: bytes against the naive layout."""
     from mycelia_core.config import TableConfig, WindowConfig
     from mycelia_core.specs import ColumnSpec, Signature

@@ -248,7 +248,8 @@ class ReplayConfig(TableConfig):
     """The replay service and its table."""
 
     tables: tuple[TableConfig, ...] = ()
-    """Tables beside it, which are written to and sampled from by name."""
+    """Tables beside it, which are written to and sampled from by name. Their windows are
+    its own, unless set."""
 
     shards: int = Field(1, ge=1)
     """Replay servers that share the table: rows by stream, draws in proportion to priority."""
@@ -258,6 +259,13 @@ class ReplayConfig(TableConfig):
 
     shard_timeout_seconds: float = Field(10.0, gt=0)
     """With several shards: who is silent for so long is left out until it is back."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "ReplayConfig":
+        names = [self.name, *(table.name for table in self.tables)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"tables need different names, got {names}")
+        return self
 
 
 class LearnerConfig(Section):

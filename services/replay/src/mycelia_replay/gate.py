@@ -27,6 +27,7 @@ class Gate:
         self.table = table
         self.inserts = Line(f"table {table.name!r}: insert")
         self.samples = Line(f"table {table.name!r}: sample")
+        self._short_of: list[int] = []
 
     async def insert(self, rows: Rows) -> Inserted:
         """Stores rows, waiting while the limiter is closed to inserts.
@@ -35,10 +36,14 @@ class Gate:
           InvalidArgumentError: the rows contradict their streams; told without waiting.
           UnavailableError: the gate was closed for good during the wait.
         """
-        closed = not self.inserts.is_free or not self._admits_insert()
+
+        def admits() -> bool:
+            return self._admits_insert(rows.row_count)
+
+        closed = not self.inserts.is_free or not admits()
         # Rows that are all there already are acknowledged without waiting.
         if closed and self.table.place(rows).new_count:
-            await self.inserts.wait(self._admits_insert, self.table.limiter.explain_insert)
+            await self.inserts.wait(admits, self.table.limiter.explain_insert)
         inserted = self.table.insert(rows)
         self.samples.notify()
         return inserted
@@ -55,7 +60,12 @@ class Gate:
             return admitted and self.table.can_draw(batch_size)
 
         if not self.samples.is_free or not admits():
-            await self.samples.wait(admits, lambda: self._explain_sample(batch_size))
+            self.inserts.notify()
+            self._short_of.append(batch_size)
+            try:
+                await self.samples.wait(admits, lambda: self._explain_sample(batch_size))
+            finally:
+                self._short_of.remove(batch_size)
         sampled = self.table.sample(batch_size, allocate)
         self.inserts.notify()
         return sampled
@@ -86,8 +96,14 @@ class Gate:
         self.inserts.close()
         self.samples.close()
 
-    def _admits_insert(self) -> bool:
-        return self.table.limiter.admits_insert(self.table.item_count)
+    def _admits_insert(self, row_count: int) -> bool:
+        table = self.table
+        if not table.limiter.admits_insert(table.item_count):
+            return False
+        if not table.config.inserts_wait_for_room or not table.overwrites_items(row_count):
+            return True
+        # Unread items leave only if a sample needs more than would fit else.
+        return any(not table.can_draw(batch_size) for batch_size in self._short_of)
 
     def _explain_sample(self, batch_size: int) -> str:
         table = self.table

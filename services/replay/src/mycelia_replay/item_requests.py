@@ -34,7 +34,9 @@ def parse_item_columns(
     columns = {c.name: decode(c.values, name=c.name) for c in request.item_columns}
     unknown = sorted(columns.keys() - {spec.name for spec in signature.item_columns})
     if unknown or len(columns) != len(request.item_columns):
-        raise InvalidArgumentError(f"item columns: got {unknown or 'one twice'}, expected each once")
+        raise InvalidArgumentError(
+            f"item columns: got {unknown or 'one twice'}, expected each once"
+        )
     for spec in signature.item_columns:
         _check_values(spec, columns.get(spec.name), len(rows))
     return rows, columns
@@ -46,7 +48,7 @@ def _parse_rows(request: pb.InsertRequest, first: Bools) -> Ints:
         raise InvalidArgumentError(
             f"item_rows: got {rows.dtype} {list(rows.shape)}, expected int64 [k]"
         )
-    if len(rows) and not (0 <= rows[0] and rows[-1] < len(first) and (np.diff(rows) > 0).all()):
+    if len(rows) and not (rows[0] >= 0 and rows[-1] < len(first) and (np.diff(rows) > 0).all()):
         raise InvalidArgumentError(f"item_rows: expected them ascending, in [0, {len(first)})")
     missing = np.setdiff1d(np.flatnonzero(first), rows)
     if len(missing):

@@ -17,12 +17,12 @@ import numpy as np
 
 from mycelia_core.specs import Codec, ColumnSpec, Signature
 from mycelia_replay.arrays import AnyArray, Ints
+from mycelia_replay.arrival import Arrival
 from mycelia_replay.columns.column import Allocate, Column, Gathered, Values
 from mycelia_replay.columns.compressed import CompressedColumn
 from mycelia_replay.columns.dense import DenseColumn
 from mycelia_replay.row_hold import RowHold
 from mycelia_replay.state import State
-from mycelia_replay.streams import Arrival
 
 
 class Ring:

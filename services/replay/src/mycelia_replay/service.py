@@ -18,6 +18,7 @@ from mycelia_replay.opening import Opened, open_tables
 from mycelia_replay.saving import saved_until
 from mycelia_replay.server import ReplayServer
 from mycelia_replay.table import Table
+from mycelia_replay.table_settings import with_error_buffer
 
 JOIN_SECONDS = 120.0
 """How long to wait for the run, and then for the first actor's signature."""
@@ -108,12 +109,22 @@ async def _open(
 
     def make() -> Sequence[Table]:
         seed = seed_sequence(config.seed, "replay", membership.index)
-        return [Table(table_config, signature, seed)]
+        extra = [
+            Table(_beside(table_config, extra_config), signature, extra_seed)
+            for extra_config, extra_seed in zip(
+                config.replay.tables, seed.spawn(len(config.replay.tables)), strict=True
+            )
+        ]
+        return [Table(table_config, signature, seed), *extra]
 
     opened = await open_tables(server, membership.run_id, make, storage)
-    for gate in opened.gates:
-        gate.check_batch_size(config.learner.batch_size)
+    opened.gates[0].check_batch_size(config.learner.batch_size)
     return opened
+
+
+def _beside(table: TableConfig, extra: TableConfig) -> TableConfig:
+    """Returns the settings of a further table, with what it leaves open filled in."""
+    return with_error_buffer(extra.model_copy(update={"window": extra.window or table.window}))
 
 
 async def _report_until_end(

@@ -1,12 +1,12 @@
 """Streams: what the table remembers of each, so that rows connect and none is stored twice."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_replay.arrays import Bools, Ints
+from mycelia_replay.arrival import Arrival, without_first
 from mycelia_replay.rows import Segment
 from mycelia_replay.state import State
 
@@ -18,52 +18,6 @@ _BLANK = 0
 
 _IN_USE = np.iinfo(np.int64).max
 """A key newer than any: whoever has it is not the longest idle."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """The new rows of one request, placed in their streams. S segments, R new rows.
-
-    A fragment is a run of connected rows: an episode, or what is left of one
-    between gaps. Links, windows and context stay inside a fragment.
-    """
-
-    segments: Sequence[Segment]
-    """The S segments that have new rows."""
-
-    streams: Ints
-    """[S] index of each segment's stream; 0 for streams not seen before."""
-
-    kept: Ints | None
-    """[R] which rows of the request are new; None for all."""
-
-    starts: Ints
-    """[S] where among the new rows each segment's begin."""
-
-    counts: Ints
-    """[S] how many new rows each segment has."""
-
-    segment_of: Ints
-    """[R] each row's segment."""
-
-    offsets: Ints
-    """[R] each row's place in its segment, from 0."""
-
-    positions: Ints
-    """[R] each row's place in its fragment, from 0."""
-
-    begins: Bools
-    """[R] whether the row is the first of its fragment."""
-
-    ended: Bools
-    """[R] whether the row is the last of its episode."""
-
-    cut: Ints
-    """The segments before whose first row a gap cut an episode that was going on."""
-
-    new_count: int
-    duplicate_count: int
-    missing_count: int
 
 
 class Streams:
@@ -126,7 +80,7 @@ class Streams:
         kept = None
         duplicate_count = int(known.sum())
         if duplicate_count:
-            kept = _without_first(counts, known)
+            kept = without_first(counts, known)
             first, ended, counts = first[kept], ended[kept], counts - known
             left = counts.nonzero()[0]
             segments = [segments[i] for i in left.tolist()]
@@ -327,11 +281,3 @@ class Streams:
         self._position = np.concatenate([self._position, np.full(more, -1)])
         self._ended = np.concatenate([self._ended, np.ones(more, np.bool_)])
         self._history = np.concatenate([self._history, np.full((more, self._depth), -1)])
-
-
-def _without_first(counts: Ints, skipped: Ints) -> Ints:
-    """Returns the rows left when the first `skipped` [S] of each segment's `counts` are dropped."""
-    starts = np.cumsum(counts) - counts
-    offsets = np.arange(int(counts.sum())) - np.repeat(starts, counts)
-    kept: Ints = (offsets >= np.repeat(skipped, counts)).nonzero()[0]
-    return kept

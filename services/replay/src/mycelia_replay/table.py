@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
@@ -10,19 +10,20 @@ from mycelia_core.config import TableConfig, WindowConfig
 from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_core.specs import FIRST, TERMINATED, TRUNCATED, Signature
 from mycelia_replay.arrays import AnyArray, Bools, Floats, Ints
+from mycelia_replay.arrival import Arrival
 from mycelia_replay.columns.column import Allocate
 from mycelia_replay.draw_figures import DrawFigures
 from mycelia_replay.item_columns import ItemColumns
 from mycelia_replay.item_keys import ItemKeys
 from mycelia_replay.items import Items
+from mycelia_replay.new_items import NewItems, find_new_items
 from mycelia_replay.rate_limiter import RateLimiter
 from mycelia_replay.ring import Ring
 from mycelia_replay.row_hold import RowHold
 from mycelia_replay.rows import Rows
 from mycelia_replay.state import State
-from mycelia_replay.streams import Arrival, Streams
+from mycelia_replay.streams import Streams
 from mycelia_replay.table_results import Counters, Inserted, Sampled
-from mycelia_replay.windows import completed_items
 
 
 class Table:
@@ -33,7 +34,12 @@ class Table:
     """
 
     def __init__(
-        self, config: TableConfig, signature: Signature, seed: np.random.SeedSequence
+        self,
+        config: TableConfig,
+        signature: Signature,
+        seed: np.random.SeedSequence,
+        *,
+        made_on_request: bool = False,
     ) -> None:
         """Reserves all memory.
 
@@ -43,6 +49,8 @@ class Table:
         self.config = config
         self.name = config.name
         self.signature = signature
+        self.made_on_request = made_on_request
+        """Whether no config has it."""
         self.window = _checked_window(config)
         self.counters = Counters()
         self.draws = DrawFigures()
@@ -275,7 +283,8 @@ class Table:
         if arrival.kept is not None:
             columns = {name: values[arrival.kept] for name, values in columns.items()}
             priorities = None if priorities is None else priorities[arrival.kept]
-        found = self._find_items(arrival, first_key)
+        oldest_key = self._ring.oldest_key(count)
+        found = find_new_items(self._streams, arrival, first_key, oldest_key, self.window)
         overwritten = self._ring.slots_to_overwrite(count)
         self._items.remove(self._items_over(overwritten))
         self._item_columns.forget(overwritten)
@@ -298,33 +307,11 @@ class Table:
         values = {name: column[places[stored]] for name, column in rows.item_columns.items()}
         self._item_columns.store(slots[stored], values)
 
-    def _with_state(self, found: "_Found") -> "_Found":
+    def _with_state(self, found: NewItems) -> NewItems:
         """Returns those of new items whose start came with its item columns."""
         there = self._item_columns.are_there(found.start_keys % self._ring.capacity)
         self.counters.stateless_items += int(np.count_nonzero(~there))
         return found.only(there)
-
-    def _find_items(self, arrival: Arrival, first_key: int) -> "_Found":
-        """Returns the items that an arrival completes."""
-        last_positions = self._streams.last_positions(arrival)
-        found = completed_items(arrival, last_positions, self.window)
-
-        def ancestors(back: Ints) -> Ints:
-            return self._streams.ancestors(
-                arrival, first_key, found.segments, found.offsets, found.back + back
-            )
-
-        none = np.zeros_like(found.back)
-        keys = start_keys = reach = ancestors(none)
-        burn_in_counts = none
-        if self.window.burn_in_rows:
-            burn_in_counts = np.minimum(found.positions, self.window.burn_in_rows)
-            start_keys = reach = ancestors(burn_in_counts)
-        if self.window.context_rows:
-            reach = ancestors(np.minimum(found.positions, self.window.lead_rows))
-        items = _Found(keys, found.back + 1, burn_in_counts, start_keys)
-        items = items.only(reach >= self._ring.oldest_key(arrival.new_count))
-        return items.only(np.argsort(items.keys))
 
     def _items_over(self, slots: Ints) -> Ints:
         """Returns the slots of the items whose window or context has a row in `slots`."""
@@ -339,39 +326,13 @@ class Table:
             parts.append(slots[self._items.are_there(slots)])
         return np.unique(np.concatenate(parts))
 
-    def _make_items(self, found: "_Found") -> None:
+    def _make_items(self, found: NewItems) -> None:
         slots = found.keys % self._ring.capacity
         priorities = self._initial_priorities[slots]
         left = self._items.add(slots, found.row_counts, found.burn_in_counts, priorities)
         self.counters.inserted_items += len(slots)
         self.counters.removed_items += left
         self.limiter.count_insert(len(slots))
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """New items, n of them, oldest first."""
-
-    keys: Ints
-    """[n]"""
-
-    row_counts: Ints
-    """[n]"""
-
-    burn_in_counts: Ints
-    """[n]"""
-
-    start_keys: Ints
-    """[n] of the rows where they start, burn-in included."""
-
-    def only(self, which: Bools | Ints) -> "_Found":
-        """Returns some of them."""
-        return _Found(
-            keys=self.keys[which],
-            row_counts=self.row_counts[which],
-            burn_in_counts=self.burn_in_counts[which],
-            start_keys=self.start_keys[which],
-        )
 
 
 def _checked_window(config: TableConfig) -> WindowConfig:

@@ -20,7 +20,7 @@ def create_table(config: TableConfig, signature: Signature) -> Table:
       ResourceExhaustedError: there is not memory enough.
     """
     try:
-        return Table(config, signature, np.random.SeedSequence())
+        return Table(config, signature, np.random.SeedSequence(), made_on_request=True)
     except MemoryError as error:
         raise ResourceExhaustedError(
             f"table {config.name!r}: no memory for capacity_rows={config.capacity_rows}"

@@ -20,7 +20,7 @@ import numpy as np
 
 from mycelia_core.config import WindowConfig
 from mycelia_replay.arrays import Ints
-from mycelia_replay.streams import Arrival
+from mycelia_replay.arrival import Arrival
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ import pytest
 
 from mycelia_core.clients.row_buffer import RowBuffer
 from mycelia_core.codec import decode
-from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_core.rpc import insert_wire
+from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_core.specs import ColumnSpec, Signature
 
 

@@ -1,7 +1,8 @@
-"""Stochastic gradient descent with momentum, over flat parameters."""
+"""Stochastic gradient descent with momentum, over flat parameters: torch's own fused steps."""
 
 import torch
 from torch import Tensor
+from torch.optim.sgd import sgd
 
 
 class Sgd:
@@ -23,8 +24,18 @@ class Sgd:
     def step(self, gradient: Tensor, learning_rate: float) -> None:
         """Moves the parameters one step against `gradient` [P]."""
         self.step_count += 1
-        self.velocity.mul_(self._momentum).add_(gradient)
-        self._parameters.add_(self.velocity, alpha=-learning_rate)
+        sgd(
+            [self._parameters],
+            [gradient],
+            [self.velocity],
+            fused=True,
+            weight_decay=0.0,
+            momentum=self._momentum,
+            lr=learning_rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
 
     def state(self) -> dict[str, Tensor]:
         """Its vectors by name, not copied."""

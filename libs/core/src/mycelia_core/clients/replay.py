@@ -18,6 +18,7 @@ from mycelia_core.clients.priority_updater import PriorityUpdater
 from mycelia_core.clients.sampler import Sampler
 from mycelia_core.clients.trajectory_writer import BackPressureTimeout, TrajectoryWriter
 from mycelia_core.codec import encode
+from mycelia_core.config import TableConfig, WindowConfig
 from mycelia_core.rpc import insert_wire, sample_wire
 from mycelia_core.rpc.channel import open_channel
 from mycelia_core.specs import Signature
@@ -123,6 +124,37 @@ class ReplayClient:
             response = self.stub.UpdatePriorities(request, timeout=timeout)
         return response.applied_count, response.stale_count
 
+    def delete_items(
+        self, table: str, item_keys: NDArray[np.int64], *, timeout: float = CALL_SECONDS
+    ) -> tuple[int, int]:
+        """Removes items by key, int64 [n]; returns how many, and how many were gone already."""
+        request = pb.DeleteItemsRequest(
+            run_id=self.run_id, table=table, item_keys=encode(item_keys)
+        )
+        with translated_errors(f"DeleteItems at {self.address}"):
+            response = self.stub.DeleteItems(request, timeout=timeout)
+        return response.deleted_count, response.stale_count
+
+    def create_table(
+        self, config: TableConfig, signature: Signature, *, timeout: float = CALL_SECONDS
+    ) -> bool:
+        """Makes a table; returns False if there is the same one already.
+
+        Raises:
+          InvalidArgumentError: the settings contradict one another, or somebody
+            would wait for ever.
+          AlreadyExistsError: there is one of that name that differs.
+        """
+        settings = config.model_dump(include=set(TableConfig.model_fields) - {"window"})
+        window = pb.WindowSettings(**(config.window or WindowConfig()).model_dump())
+        request = pb.CreateTableRequest(
+            run_id=self.run_id,
+            settings=pb.TableSettings(**settings, window=window),
+            signature=signature.to_proto(),
+        )
+        with translated_errors(f"CreateTable at {self.address}"):
+            return self.stub.CreateTable(request, timeout=timeout).created
+
     def reset(self, table: str, *, timeout: float = CALL_SECONDS) -> int:
         """Removes every row and item of a table; returns how many rows."""
         request = pb.ResetRequest(run_id=self.run_id, table=table)
@@ -145,6 +177,7 @@ class ReplayClient:
         stream_ids: Sequence[str],
         signature: Signature,
         *,
+        window: WindowConfig | None = None,
         chunk_rows: int = 16,
         max_in_flight: int = 4,
         timeout_seconds: float = 60.0,
@@ -156,6 +189,7 @@ class ReplayClient:
             table,
             stream_ids,
             signature,
+            window=window,
             chunk_rows=chunk_rows,
             max_in_flight=max_in_flight,
             timeout_seconds=timeout_seconds,

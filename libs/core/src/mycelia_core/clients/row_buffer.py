@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from mycelia.experience.v1 import signature_pb2, tensor_pb2
 from mycelia.replay.v1 import replay_pb2 as pb
+from mycelia_core.clients.item_buffer import ItemBuffer
 from mycelia_core.codec import byte_view, dtype_to_proto, encode
 from mycelia_core.compression import compress
+from mycelia_core.config import WindowConfig
 from mycelia_core.parts import PART_BYTES
 from mycelia_core.rpc.errors import InvalidArgumentError
 from mycelia_core.rpc.insert_wire import LEAST_BYTES, Insert
@@ -20,12 +22,23 @@ Rows = NDArray[Any]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+MOST_CHUNKS = 4
+"""How many chunks are held while the server is busy with earlier ones."""
+
 
 class RowBuffer:
     """Holds up to `chunk_rows` rows of each stream, in order of arrival. One thread owns it."""
 
-    def __init__(self, signature: Signature, stream_ids: Sequence[str], chunk_rows: int) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        stream_ids: Sequence[str],
+        chunk_rows: int,
+        window: WindowConfig | None = None,
+    ) -> None:
         """Reserves room for `chunk_rows` rows of each stream.
+
+        `window` is the table's: it says which rows need their item columns; None for all.
 
         Raises:
           InvalidArgumentError: a stream comes twice, there is none, or a row is
@@ -37,7 +50,11 @@ class RowBuffer:
             raise InvalidArgumentError(f"chunk_rows: got {chunk_rows}, expected at least 1")
         self._stream_ids = list(stream_ids)
         self._chunk_rows = chunk_rows
-        self._capacity = chunk_rows * len(stream_ids)
+        # Chunks that wait go together: a large request costs little more than a small one.
+        chunk = chunk_rows * len(stream_ids)
+        chunk_bytes = chunk * sum(spec.row_bytes for spec in signature.columns)
+        self._most_chunks = max(1, min(MOST_CHUNKS, PART_BYTES // chunk_bytes))
+        self._capacity = chunk * self._most_chunks
         self._specs = signature.columns
         self._names = frozenset(signature.names)
         self._first = signature.names.index(FIRST)
@@ -49,11 +66,19 @@ class RowBuffer:
         self._next_rows = np.zeros(len(stream_ids), np.int64)
         self._fill = np.zeros(len(stream_ids), np.int64)
         self._count = 0
+        self._items = ItemBuffer(
+            signature.item_columns, window, self._capacity, len(self._stream_ids)
+        )
         self._request_rows = self._find_request_rows()
 
     def __len__(self) -> int:
         """How many rows are held."""
         return self._count
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another row of every stream can be held."""
+        return bool(self._fill.max() < self._chunk_rows * self._most_chunks)
 
     @property
     def is_full(self) -> bool:
@@ -65,13 +90,15 @@ class RowBuffer:
         columns: Mapping[str, Rows],
         streams: Ints | None = None,
         priorities: Floats | None = None,
+        item_columns: Mapping[str, Rows] | None = None,
     ) -> None:
-        """Copies in one row for each of some streams. Only while not full.
+        """Copies in one row for each of some streams. Only while there is room.
 
         Args:
           columns: each [n, ...], exactly those of the signature.
           streams: [n] different indices of streams; None for all, in order.
           priorities: [n]; NaN, or None for all, where not known.
+          item_columns: each [n, ...], exactly those of the signature.
 
         Raises:
           InvalidArgumentError: a column does not fit the signature; then
@@ -82,12 +109,14 @@ class RowBuffer:
         elif len(set(streams.tolist())) != len(streams):
             raise InvalidArgumentError(f"streams: expected each once, got {streams.tolist()}")
         self._check(columns, len(streams), priorities)
+        self._items.check(item_columns or {}, len(streams))
         end = self._count + len(streams)
         rows = slice(self._count, end)
         for spec, buffer in zip(self._specs, self._columns, strict=True):
             buffer[rows] = columns[spec.name]
         self._priorities[rows] = np.nan if priorities is None else priorities
         self._streams[rows] = streams
+        self._items.append(rows, item_columns or {}, streams, columns[FIRST])
         self._fill[streams] += 1
         self._count = end
 
@@ -105,6 +134,7 @@ class RowBuffer:
         kept = np.delete(np.arange(self._count), dropped)
         for buffer in (*self._columns, self._priorities, self._streams):
             buffer[: len(kept)] = buffer[kept]
+        self._items.keep(kept)
         self._fill[stream] -= len(dropped)
         self._count = len(kept)
 
@@ -145,6 +175,7 @@ class RowBuffer:
             columns=columns,
             priorities=_known_priorities(self._priorities[order]),
         )
+        self._items.add_to(head, order)
         return Insert(head, data)
 
     def _column_data(self, order: Ints) -> tuple[list[pb.ColumnData], dict[str, memoryview]]:
@@ -190,7 +221,8 @@ class RowBuffer:
             )
 
     def _find_request_rows(self) -> int:
-        row_bytes = 8 + sum(buffer[:1].nbytes for buffer in self._columns)
+        columns = sum(buffer[:1].nbytes for buffer in self._columns)
+        row_bytes = 8 + columns + self._items.row_bytes
         # Half of the limit leaves room for names and segments.
         if row_bytes > MAX_MESSAGE_BYTES // 2:
             raise InvalidArgumentError(

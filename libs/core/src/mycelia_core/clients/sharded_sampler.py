@@ -250,4 +250,6 @@ def _items(batch: Batch, which: slice) -> Batch:
         row_counts=batch.row_counts[which],
         times_sampled=batch.times_sampled[which],
         columns={name: values[:, which] for name, values in batch.columns.items()},
+        burn_in_counts=batch.burn_in_counts[which],
+        item_columns={name: values[which] for name, values in batch.item_columns.items()},
     )

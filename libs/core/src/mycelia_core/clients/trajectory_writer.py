@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mycelia_core.clients.insert_stream import BackPressureTimeout, InsertStream
 from mycelia_core.clients.row_buffer import RowBuffer
+from mycelia_core.config import WindowConfig
 from mycelia_core.specs import Signature
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class TrajectoryWriter:
         stream_ids: Sequence[str],
         signature: Signature,
         *,
+        window: WindowConfig | None = None,
         chunk_rows: int = 16,
         max_in_flight: int = 4,
         timeout_seconds: float = 60.0,
@@ -62,6 +64,8 @@ class TrajectoryWriter:
           table: the table's name.
           stream_ids: the ids of the streams, each new in this run.
           signature: the table's columns.
+          window: the table's, with item columns: they are sent of the rows where an
+            item starts; None to send every row's, of which the server drops some.
           chunk_rows: everything is sent once a stream has so many rows.
           max_in_flight: how many requests may be unacknowledged.
           timeout_seconds: how long `append` waits at most for one of them.
@@ -73,7 +77,7 @@ class TrajectoryWriter:
         self._run_id = client.run_id
         self._table = table
         self._timeout_seconds = timeout_seconds
-        self._buffer = RowBuffer(signature, stream_ids, chunk_rows)
+        self._buffer = RowBuffer(signature, stream_ids, chunk_rows, window)
         name = f"{table!r} at {client.address}"
         self._stream = InsertStream(client, name, max_in_flight, stop)
 
@@ -93,6 +97,7 @@ class TrajectoryWriter:
         *,
         streams: NDArray[np.int64] | None = None,
         priorities: NDArray[np.float64] | None = None,
+        item_columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         """Records one row for each of some streams; waits only for back-pressure.
 
@@ -105,6 +110,8 @@ class TrajectoryWriter:
           priorities: [n] of the items that begin at these rows, finite and at
             least 0. NaN, or None for all, where it is not known: these get the
             largest that was sent with them, or the table's largest.
+          item_columns: each [n, ...], exactly the item columns of the signature, such as
+            the recurrent state before each row; copied only where an item starts.
 
         Raises:
           BackPressureTimeout: the server took no rows for `timeout_seconds`.
@@ -115,13 +122,13 @@ class TrajectoryWriter:
           StoppedError: the stop event was set during the wait.
         """
         self.make_room(self._timeout_seconds)
-        self._buffer.append(columns, streams, priorities)
+        self._buffer.append(columns, streams, priorities, item_columns)
         if self._buffer.is_full and self._stream.has_room:
             self._send()
 
     def make_room(self, timeout: float) -> None:
         """Waits until the next `append` will not have to; raises like it."""
-        if self._buffer.is_full:
+        if not self._buffer.has_room:
             self._stream.wait_for_room(timeout)
             self._send()
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mycelia_actor.environments.action_mask import MaskedDict
 from mycelia_core import nested
+from mycelia_core.compression import default_codec
 from mycelia_core.specs import ACTION, OBSERVATION, POLICY_VERSION, ColumnSpec, Signature
 
 Columns = dict[str, NDArray[Any]]
@@ -175,7 +176,8 @@ def _leaf(name: str, space: Space[Any]) -> _Leaf:
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
         dtype = np.dtype(space.dtype)
         shape = tuple(int(length) for length in space.shape)
-        return _Leaf(ColumnSpec(name, dtype, shape), 0, dtype)
+        spec = ColumnSpec(name, dtype, shape, codec=default_codec(dtype, shape))
+        return _Leaf(spec, 0, dtype)
     raise UnsupportedSpaceError(
         f"column {name!r}: {space} has no fixed dtype and shape; "
         "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of them can be recorded"

@@ -13,6 +13,7 @@ from mycelia_replay.checkpoint.folder import (
     read_manifest,
     read_raw,
 )
+from mycelia_replay.checkpoint.on_request import make_again
 from mycelia_replay.checkpoint.writing import Segment, table_settings
 from mycelia_replay.state import State, UnfitStateError
 from mycelia_replay.table import Table
@@ -47,12 +48,13 @@ def restore(
       ValueError: the newest whole one was made with other settings.
     """
     for _, path in find_all(folder):
-        tables = make_tables()
+        tables = list(make_tables())
         try:
             manifest = read_manifest(path)
             if run_id is not None and manifest["run_id"] != run_id:
                 logger.warning("%s is of run %s, not of this one", path, manifest["run_id"])
                 return None
+            tables += make_again(manifest["tables"])
             segments = {t.name: _restore_table(folder, path, manifest, t) for t in tables}
         except (BrokenCheckpointError, UnfitStateError, KeyError, TypeError) as error:
             logger.warning("passing over a broken checkpoint: %s: %r", path, error)

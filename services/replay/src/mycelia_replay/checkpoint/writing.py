@@ -13,6 +13,7 @@ from mycelia_replay.checkpoint.folder import (
     file_name,
     prepare,
 )
+from mycelia_replay.checkpoint.on_request import recipe
 from mycelia_replay.row_hold import RowHold
 from mycelia_replay.state import State
 from mycelia_replay.table import Table
@@ -52,11 +53,12 @@ class Snapshot:
     settings: dict[str, Any]
     state: State
     hold: RowHold
+    made_from: dict[str, Any] | None
 
     @classmethod
     def of(cls, table: Table) -> "Snapshot":
         """Takes it. By the table's owner; takes milliseconds."""
-        return cls(table_settings(table), table.state(), table.hold_rows())
+        return cls(table_settings(table), table.state(), table.hold_rows(), recipe(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def write(
         segments[name] = writer.write_rows(snapshot.hold, earlier.get(name, ()))
         tables[name] = {
             "settings": snapshot.settings,
+            "made_from": snapshot.made_from,
             "scalars": dict(snapshot.state.scalars),
             "arrays": writer.write_arrays(aside, snapshot.state),
             "segments": [segment.as_json() for segment in segments[name]],
