@@ -52,7 +52,7 @@ def test_a_table_that_cannot_work_or_differs_from_one_there_is_refused(
     impossible = TableConfig(capacity_rows=50, name="b", samples_per_insert=4.0, error_buffer=3.0)
     with pytest.raises(InvalidArgumentError, match="would wait for each other"):
         client.create_table(impossible, signature)
-    unsound = TableConfig.model_construct(**{"name": "c", "capacity_rows": 5, "sampler": "best"})
+    unsound = TableConfig.model_construct(name="c", capacity_rows=5, sampler="best")
     with pytest.raises(InvalidArgumentError, match=r"settings\.sampler"):
         client.create_table(unsound, signature)
     assert {info.name for info in client.info()} == {"train", "more"}

@@ -6,7 +6,13 @@ import torch
 
 from mycelia_algorithms.update import ReplayBatch
 from mycelia_core.specs import ColumnSpec, Signature
-from mycelia_learner.assembly import UnfitError, build_update, describe_spaces, restore
+from mycelia_learner.assembly import (
+    UnfitError,
+    build_update,
+    choose_device,
+    describe_spaces,
+    restore,
+)
 from mycelia_learner.checkpoint import Checkpoint, read, write_step
 
 from .conftest import SIGNATURE, make_config
@@ -110,3 +116,22 @@ def test_the_runs_seed_decides_the_first_weights():
 
     assert torch.equal(first, same)
     assert not torch.equal(first, other)
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_an_error_that_says_what_to_do(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+    with pytest.raises(UnfitError, match=r"learner\.device is cuda, but torch sees no CUDA device"):
+        choose_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "has_gpu", "device"),
+    [("auto", False, "cpu"), ("auto", True, "cuda"), ("cpu", True, "cpu"), ("cuda", True, "cuda")],
+)
+def test_the_device_is_the_gpu_where_there_is_one_unless_told_otherwise(
+    monkeypatch, wanted, has_gpu, device
+):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+
+    assert choose_device(wanted) == device

@@ -22,6 +22,7 @@ from mycelia_replay.checkpoint.storage import Storage
 from mycelia_replay.checkpoint.writing import Snapshot, write
 from mycelia_replay.rows import Rows, Segment
 from mycelia_replay.table import Table
+from mycelia_replay.table_creation import create_table
 
 SIGNATURE = Signature.of([ColumnSpec("observation", np.dtype(np.int64), (3,))])
 
@@ -86,6 +87,9 @@ def save(folder, table, run_id="", earlier=None):
         {"sampler": "uniform"},
         {"sampler": "fifo", "max_times_sampled": 1},
         {"sampler": "prioritized", "max_times_sampled": 3},
+        {"sampler": "rank", "max_items": 9},
+        {"sampler": "max_heap", "max_items": 9, "remover": "lowest_priority"},
+        {"sampler": "lifo", "max_items": 9, "remover": "lifo", "max_times_sampled": 2},
     ],
     ids=str,
 )
@@ -244,6 +248,29 @@ def test_a_broken_checkpoint_is_reported_and_the_one_before_is_taken(tmp_path, h
     assert_same_batch(expected.sample(8), restored.tables[0].sample(8))
     save(tmp_path, restored.tables[0], earlier=restored.segments)
     assert restore(tmp_path, "", lambda: [make_table()]).path.name == "checkpoint-00000003"
+
+
+def test_a_table_that_was_made_on_request_comes_back_with_its_states(tmp_path):
+    signature = Signature.of(SIGNATURE.columns[:1], [ColumnSpec("state", np.dtype(np.int64))])
+    config = TableConfig(name="more", capacity_rows=50, window=WindowConfig(burn_in_rows=1))
+    table = create_table(config, signature)
+    observations = np.repeat(np.arange(9)[:, None], 3, axis=1)
+    flags = {"terminated": np.zeros(9, np.bool_), "truncated": np.zeros(9, np.bool_)}
+    columns = {"observation": observations, "reward": np.zeros(9, np.float32), **flags}
+    columns["first"] = np.arange(9) == 0
+    every = np.arange(9)
+    table.insert(Rows([Segment("a", 0, 9)], columns, None, 9, every, {"state": 100 + every}))
+    save(tmp_path, table)
+
+    train, more = restore(tmp_path, "", lambda: [make_table()]).tables
+
+    assert (train.row_count, more.name, more.row_count) == (0, "more", 9)
+    sampled = more.sample(32)
+    starts = 1 - sampled.burn_in_counts
+    observed = sampled.columns["observation"][starts, np.arange(32), 0]
+    assert (sampled.item_columns["state"] == 100 + observed).all()
+    save(tmp_path, more)
+    assert len(restore(tmp_path, "", lambda: [make_table()]).tables) == 2
 
 
 def test_a_checkpoint_of_other_settings_is_refused_with_the_setting(tmp_path):

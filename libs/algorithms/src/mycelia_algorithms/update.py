@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -37,6 +38,18 @@ class ReplayBatch:
 
     context_rows: int = 0
     """How many of the W rows come before the window's first one, for stacks of frames."""
+
+    def to(self, device: torch.device) -> "ReplayBatch":
+        """Returns the batch on a device; itself if it is there already."""
+        if self.row_counts.device == device:
+            return self
+        return ReplayBatch(
+            columns={name: column.to(device) for name, column in self.columns.items()},
+            row_counts=self.row_counts.to(device),
+            probabilities=self.probabilities.to(device),
+            item_count=self.item_count,
+            context_rows=self.context_rows,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +92,13 @@ class Update(Protocol):
     """Turns batches into better weights. One thread owns it."""
 
     def __init__(
-        self, config: Any, *, network: QNetworkSpec, optimizer: OptimizerSpec, seed: int
+        self,
+        config: Any,
+        *,
+        network: QNetworkSpec,
+        optimizer: OptimizerSpec,
+        seed: int,
+        device: str = "cpu",
     ) -> None:
         """Builds networks and optimizer; `config` is the algorithm's own config class."""
 

@@ -97,7 +97,7 @@ class ActorConfig(Section):
     """How environments are stepped and their rows sent."""
 
     count: int = Field(2, ge=0)
-    """How many actor processes the launcher starts; 0 leaves acting to others, custom actors say."""
+    """How many actor processes the launcher starts; 0 leaves acting to custom actors."""
 
     envs_per_actor: int = Field(8, ge=1)
     """How many environments each actor steps together."""
@@ -297,6 +297,9 @@ class LearnerConfig(Section):
 
     torch_threads: int = Field(1, ge=1)
     """Threads for torch. Two slow small networks down."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the learner computes: `auto` takes a CUDA GPU where torch sees one."""
 
 
 class GradientsConfig(Section):

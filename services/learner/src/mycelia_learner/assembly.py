@@ -36,7 +36,23 @@ def build_update(config: RunConfig, signature: Signature) -> Update:
         network=network,
         optimizer=_optimizer_spec(config, algorithm),
         seed=seed_int(seed_sequence(config.seed, "learner")),
+        device=choose_device(config.learner.device),
     )
+
+
+def choose_device(wanted: str) -> str:
+    """Returns torch's name of the device to compute on.
+
+    Raises:
+      UnfitError: a GPU is asked for and torch sees none.
+    """
+    has_gpu = torch.cuda.is_available()
+    if wanted == "cuda" and not has_gpu:
+        raise UnfitError(
+            "learner.device is cuda, but torch sees no CUDA device here; "
+            "use auto or cpu, or install torch's CUDA build (TORCH=cuda)"
+        )
+    return "cuda" if has_gpu and wanted != "cpu" else "cpu"
 
 
 def describe_spaces(signature: Signature) -> dict[str, str]:

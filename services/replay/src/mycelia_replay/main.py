@@ -74,7 +74,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="mycelia_replay",
         description="Keeps rows of experience and hands out windows of them.",
     )
-    parser.add_argument("--join", metavar="ADDRESS", help="the parameter server's address")
+    parser.add_argument(
+        "--join",
+        metavar="ADDRESS",
+        help="the parameter server's address; without it, tables are made by --table and on request",
+    )
     parser.add_argument(
         "--table",
         action="append",
@@ -126,8 +130,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--log-level", choices=LEVELS, default="info", help="(default: %(default)s)"
     )
     arguments = parser.parse_args(argv)
-    if bool(arguments.join) == bool(arguments.table):
-        parser.error("one of --join and --table is needed, not both")
+    if arguments.join and arguments.table:
+        parser.error("--table does not go with --join")
     if arguments.restore and not arguments.checkpoint_dir:
         parser.error("--restore goes with --checkpoint-dir")
     return arguments

@@ -35,13 +35,20 @@ class DqnUpdate:
     """
 
     def __init__(
-        self, config: DqnConfig, *, network: QNetworkSpec, optimizer: OptimizerSpec, seed: int
+        self,
+        config: DqnConfig,
+        *,
+        network: QNetworkSpec,
+        optimizer: OptimizerSpec,
+        seed: int,
+        device: str = "cpu",
     ) -> None:
-        """Builds both networks, with equal weights drawn from `seed`."""
+        """Builds both networks on `device`, with equal weights drawn from `seed`."""
         self._config = config
         self._optimizer_spec = optimizer
-        self._online = build_q_network(network, seed=seed)
-        self._target = build_q_network(network, seed=seed).requires_grad_(False)
+        self._device = torch.device(device)
+        self._online = build_q_network(network, seed=seed).to(self._device)
+        self._target = build_q_network(network, seed=seed).to(self._device).requires_grad_(False)
         self._parameters = FlatParameters(self._online)
         self._target_parameters = FlatParameters(self._target)
         self._optimizer = Adam(self._parameters.values, epsilon=optimizer.adam_epsilon)
@@ -58,8 +65,9 @@ class DqnUpdate:
 
         The priorities are |td_error| + `priority_epsilon` of the weights before the step.
         """
+        batch = batch.to(self._device)
         start = batch.context_rows
-        each = torch.arange(batch.columns["action"].shape[1])
+        each = torch.arange(batch.columns["action"].shape[1], device=self._device)
         seen = stack_frames(batch.columns["observation"], start, torch.full_like(each, start), each)
         q = action_value(self._online(seen), batch.columns["action"][start])
         result = self._loss(q, batch)
@@ -143,7 +151,7 @@ class DqnUpdate:
             self._target_parameters.values.copy_(self._parameters.values)
 
     def _priorities(self, td_error: Tensor) -> NDArray[np.float64]:
-        priorities: NDArray[np.float64] = td_error.abs().double().numpy()
+        priorities: NDArray[np.float64] = td_error.abs().double().numpy(force=True)
         priorities += self._config.priority_epsilon
         return priorities
 
