@@ -76,7 +76,7 @@ def test_a_file_of_ones_own_is_a_preset_named_by_the_file(tmp_path):
         ("qqqq=1", ["qqqq", "mycelia config"]),
         ("learner.batch_size=abc", ['learner.batch_size="abc"', "expected a valid integer"]),
         ("learner.batch_size=0", ["learner.batch_size=0", "expected a number greater than"]),
-        ("replay.sampler=best", ['replay.sampler="best"', "'prioritized', 'uniform' or 'fifo'"]),
+        ("replay.sampler=best", ['replay.sampler="best"', "'max_heap', 'fifo' or 'lifo'"]),
         ("algorithm.name=dqm", ['algorithm.name="dqm"', 'did you mean "dqn"?']),
         ("algorithm.gamma=2", ["algorithm.gamma=2", "less than or equal to 1"]),
         ("learner=1", ["learner=1", "expected a section of keys"]),

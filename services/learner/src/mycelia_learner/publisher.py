@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mycelia_core.clients.params import ParamClient
 from mycelia_core.clients.run import RunClient
 from mycelia_core.rpc.errors import AbortedError
+from mycelia_core.weights import WireDtype
 from mycelia_learner.background import LatestWins
 
 KEPT_BYTES = 64 * 1024 * 1024
@@ -39,7 +40,13 @@ class Snapshot:
 class Publisher:
     """Publishes snapshots, one at a time, and keeps the last ones by version."""
 
-    def __init__(self, client: ParamClient, run_client: RunClient, run_id: str) -> None:
+    def __init__(
+        self,
+        client: ParamClient,
+        run_client: RunClient,
+        run_id: str,
+        wire_dtype: WireDtype = "float32",
+    ) -> None:
         """Goes on from the newest version that the server has.
 
         Raises:
@@ -48,6 +55,7 @@ class Publisher:
         self._client = client
         self._run_client = run_client
         self._run_id = run_id
+        self._wire_dtype = wire_dtype
         self._kept: OrderedDict[int, Snapshot] = OrderedDict()
         self._lock = threading.Lock()
         self.version = self._ask_newest_version()
@@ -86,7 +94,11 @@ class Publisher:
 
     def _attempt(self, snapshot: Snapshot, timeout: float) -> int:
         return self._client.publish(
-            snapshot.tensors, snapshot.learner_step, self.version, timeout=timeout
+            snapshot.tensors,
+            snapshot.learner_step,
+            self.version,
+            timeout=timeout,
+            wire_dtype=self._wire_dtype,
         )
 
     def _ask_newest_version(self) -> int:

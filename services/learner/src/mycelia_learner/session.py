@@ -59,7 +59,12 @@ class Session:
         self._update = build_update(membership.config, signature)
         if saved is not None:
             _restore(self._update, saved, signature)
-        self._publisher = Publisher(param_client, run_client, membership.run_id)
+        self._publisher = Publisher(
+            param_client,
+            run_client,
+            membership.run_id,
+            wire_dtype=membership.config.param_server.wire_dtype,
+        )
         self._publisher.publish(take_snapshot(self._update))
         membership.set_phase(pb.PHASE_COLLECTING)
         self._rule = self._make_rule(saved)

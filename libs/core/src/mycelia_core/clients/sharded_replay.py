@@ -16,6 +16,7 @@ from mycelia_core.clients.replay import CALL_SECONDS, ReplayClient
 from mycelia_core.clients.shard_keys import MAX_SHARDS, shards_of, to_local
 from mycelia_core.clients.sharded_sampler import ShardedSampler
 from mycelia_core.clients.sharded_writer import ShardedWriter
+from mycelia_core.config import WindowConfig
 from mycelia_core.rpc.errors import StatusError, UnavailableError
 from mycelia_core.specs import Signature
 
@@ -121,6 +122,7 @@ class ShardedReplayClient:
         stream_ids: Sequence[str],
         signature: Signature,
         *,
+        window: WindowConfig | None = None,
         chunk_rows: int = 16,
         max_in_flight: int = 4,
         timeout_seconds: float = 60.0,
@@ -132,6 +134,7 @@ class ShardedReplayClient:
             table,
             stream_ids,
             signature,
+            window=window,
             chunk_rows=chunk_rows,
             max_in_flight=max_in_flight,
             timeout_seconds=timeout_seconds,

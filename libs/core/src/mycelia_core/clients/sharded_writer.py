@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mycelia_core.clients.insert_stream import BackPressureTimeout
 from mycelia_core.clients.trajectory_writer import TrajectoryWriter
+from mycelia_core.config import WindowConfig
 from mycelia_core.specs import Signature
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class ShardedWriter:
         stream_ids: Sequence[str],
         signature: Signature,
         *,
+        window: WindowConfig | None = None,
         chunk_rows: int = 16,
         max_in_flight: int = 4,
         timeout_seconds: float = 60.0,
@@ -52,6 +54,7 @@ class ShardedWriter:
           table: the table's name on all of them.
           stream_ids: the ids of the streams, each new in this run.
           signature: the table's columns.
+          window: the table's; as for `TrajectoryWriter`.
           chunk_rows: everything is sent to a shard once a stream has so many rows.
           max_in_flight: how many requests to each shard may be unacknowledged.
           timeout_seconds: how long `append` waits at most for one of them.
@@ -74,6 +77,7 @@ class ShardedWriter:
                 table,
                 [stream_ids[i] for i in mine.tolist()],
                 signature,
+                window=window,
                 chunk_rows=chunk_rows,
                 max_in_flight=max_in_flight,
                 timeout_seconds=timeout_seconds,
@@ -96,6 +100,7 @@ class ShardedWriter:
         *,
         streams: NDArray[np.int64] | None = None,
         priorities: NDArray[np.float64] | None = None,
+        item_columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         """Records one row for each of some streams; as `TrajectoryWriter.append`."""
         streams = self._every_stream if streams is None else streams
@@ -110,6 +115,7 @@ class ShardedWriter:
                 {name: values[mine] for name, values in columns.items()},
                 streams=self._local[streams[mine]],
                 priorities=None if priorities is None else priorities[mine],
+                item_columns={k: values[mine] for k, values in (item_columns or {}).items()},
             )
 
     def drop(self, stream: int) -> None:

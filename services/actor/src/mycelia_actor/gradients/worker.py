@@ -42,10 +42,11 @@ def work(membership: Membership, environments: VectorEnvironment, stop: threadin
     source = build_source(membership, environments)
     seeds = actor_seeds(membership.run, config.seed, membership.index, membership.instance_id)
     address, run_id = membership.registry_address, membership.run_id
+    wire_dtype = config.param_server.wire_dtype
     with ExitStack() as stack:
         params = stack.enter_context(ParamClient(address, run_id))
         pusher = Pusher(
-            stack.enter_context(GradientClient(address, run_id, stop=stop)),
+            stack.enter_context(GradientClient(address, run_id, wire_dtype=wire_dtype, stop=stop)),
             params,
             worker_id=membership.instance_id,
             round_seconds=config.gradients.round_deadline_seconds,
