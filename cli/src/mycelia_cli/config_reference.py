@@ -63,7 +63,8 @@ def _row(key: str, field: FieldInfo) -> str:
     if get_args(field.annotation):
         written = str(field.annotation).replace("typing.", "").replace("|", "\\|")
     default = "required" if field.is_required() else f"`{field.default!r}`"
-    return f"| `{key}` | {written} | {default} | {field.description or ''} |"
+    meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+    return f"| `{key}` | {written} | {default} | {meaning} |"
 
 
 if __name__ == "__main__":

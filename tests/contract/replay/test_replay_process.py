@@ -140,8 +140,8 @@ def test_a_port_in_use_ends_it_with_one_line_that_names_it(registry, start_repla
     assert "Traceback" not in errors
 
 
-def test_a_missing_argument_is_exit_code_two(start_replay):
-    process = start_replay()
+def test_arguments_that_contradict_one_another_are_exit_code_two(start_replay):
+    process = start_replay("--join", "127.0.0.1:1", "--table", "name=train")
     _, errors = process.communicate(timeout=20)
 
     assert process.returncode == 2

@@ -3,11 +3,17 @@
 import threading
 import time
 
+import grpc
 import numpy as np
 import pytest
 
 from mycelia_core.config import TableConfig, WindowConfig
-from mycelia_core.rpc.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from mycelia_core.rpc.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+)
 from mycelia_core.specs import ColumnSpec, Signature
 
 QUEUE = {"sampler": "fifo", "rate_limiter": "queue", "max_times_sampled": 1}
@@ -104,8 +110,6 @@ def test_inserts_into_a_full_queue_wait_until_items_are_read(
 
 
 def test_a_batch_larger_than_the_queue_is_refused(make_table, start_server, connect):
-    from mycelia_core.rpc.errors import FailedPreconditionError
-
     client = connect(start_server(make_table(**QUEUE, max_items=4)))
 
     with client.sampler("train", 5) as sampler, pytest.raises(FailedPreconditionError):
@@ -149,8 +153,6 @@ def test_a_state_travels_once_per_item_and_comes_back_with_it(
 def test_an_episode_whose_first_row_lacks_its_state_is_refused(
     make_table, start_server, stub_of, insert_request
 ):
-    import grpc
-
     state = [ColumnSpec("state", np.dtype(np.float32), (2,))]
     columns = [
         ColumnSpec("observation", np.dtype(np.float32), (4,)),
@@ -160,3 +162,16 @@ def test_an_episode_whose_first_row_lacks_its_state_is_refused(
 
     with pytest.raises(grpc.RpcError, match="row 0 is the first of an episode"):
         list(stub.Insert(iter([insert_request(5)])))
+
+
+def test_t21_a_batch_that_the_error_buffer_never_lets_through_is_refused(
+    make_table, start_server, connect
+):
+    table = make_table(samples_per_insert=1.0, error_buffer=16.0, min_items_to_sample=10)
+    client = connect(start_server(table))
+
+    with (
+        client.sampler("train", 256) as sampler,
+        pytest.raises(FailedPreconditionError, match="batch_size: got 256, expected at most 32"),
+    ):
+        sampler.next(10)

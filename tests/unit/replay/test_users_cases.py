@@ -78,7 +78,6 @@ def test_t2_draws_stay_in_the_filled_part_and_off_priority_zero():
     assert single.draw(generator, 100).tolist() == [0] * 100
 
 
-@pytest.mark.slow
 def test_ten_million_updates_leave_the_tree_exact():
     generator = np.random.default_rng(1)
     tree, mirror = SumTree(1024), np.zeros(1024)

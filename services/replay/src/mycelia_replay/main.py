@@ -77,7 +77,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--join",
         metavar="ADDRESS",
-        help="the parameter server's address; without it, tables are made by --table and on request",
+        help="the parameter server's address; otherwise tables come from --table or on request",
     )
     parser.add_argument(
         "--table",

@@ -65,5 +65,5 @@ def find_new_items(
     if window.context_rows:
         reach = ancestors(np.minimum(found.positions, window.lead_rows))
     items = NewItems(keys, found.back + 1, burn_in_counts, start_keys)
-    items = items.only(reach >= oldest_key)
-    return items.only(np.argsort(items.keys))
+    alive = (reach >= oldest_key).nonzero()[0]
+    return items.only(alive[np.argsort(keys[alive])])

@@ -156,7 +156,10 @@ class Table:
         slots, probabilities = self._items.draw(self._generator, batch_size)
         window = self._ring.window(slots, self.window.rows, self.window.lead_rows)
         burn_in_counts = self._items.burn_in_counts(slots)
-        starts = window[self.window.lead_rows - burn_in_counts, np.arange(batch_size)]
+        item_columns = {}
+        if self._item_columns:
+            starts = window[self.window.lead_rows - burn_in_counts, np.arange(batch_size)]
+            item_columns = self._item_columns.gather(starts, allocate)
         sampled = Sampled(
             item_keys=self._item_keys.issue(self._ring.keys(slots)),
             probabilities=probabilities,
@@ -166,7 +169,7 @@ class Table:
             item_count=item_count,
             total_priority=total,
             columns=self._ring.gather(window, allocate),
-            item_columns=self._item_columns.gather(starts, allocate),
+            item_columns=item_columns,
         )
         self.draws.drawn(self._ring.keys(slots), sampled.times_sampled)
         self.counters.sampled_items += batch_size
