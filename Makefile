@@ -16,11 +16,12 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PACKAGES := libs/protos libs/core libs/algorithms services/replay services/param_server \
             services/learner services/actor cli
-INPUTS := Makefile constraints.txt requirements/build.txt requirements/dev.txt \
+INPUTS := Makefile constraints.txt requirements/build.txt \
           $(PACKAGES:%=%/pyproject.toml) libs/protos/hatch_build.py $(wildcard protos/mycelia/*/v1/*.proto)
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # One stamp per kind of torch, so that asking for the other kind installs it.
 READY := $(VENV)/.ready-$(TORCH)
+READY_DEV := $(VENV)/.ready-dev-$(TORCH)
 
 .PHONY: help train test test-slow lint protos bench setup clean
 
@@ -30,22 +31,22 @@ help: ## Says what there is to make.
 train: $(READY) ## Sets up, then trains PRESET (apex-cartpole) with all services as local processes.
 	@$(BIN)/mycelia train $(PRESET) $(ARGS)
 
-test: $(READY) ## Sets up, then runs the fast tests.
+test: $(READY_DEV) ## Sets up, then runs the fast tests.
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
-test-slow: $(READY) ## Runs the learning runs and the chaos tests.
+test-slow: $(READY_DEV) ## Runs the learning runs and the chaos tests.
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 
-lint: $(READY) ## Checks style, types, import directions, declared dependencies and protos.
+lint: $(READY_DEV) ## Checks style, types, import directions, declared dependencies and protos.
 	@.ci/lint $(BIN)
 
 protos: $(READY) ## Generates the stubs again after an edit in protos/.
 	@$(BIN)/python libs/protos/hatch_build.py && echo "stubs are up to date"
 
-bench: $(READY) ## Runs the benchmarks; each prints one JSON object last.
+bench: $(READY_DEV) ## Runs the benchmarks; each prints one JSON object last.
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-setup: $(READY) ## Creates .venv and installs everything; does nothing if that is done.
+setup: $(READY_DEV) ## Creates .venv and installs everything; does nothing if that is done.
 
 $(READY): $(INPUTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Mycelia needs Python 3.11 or newer; this is {sys.version.split()[0]}. Try PYTHON=python3.12 make ...")'
@@ -53,10 +54,15 @@ $(READY): $(INPUTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "set-up 2/3: installing the libraries (torch $(TORCH_VERSION) for $(TORCH); a few minutes at most)"
 	@.ci/install-torch $(BIN) $(TORCH) $(TORCH_VERSION) $(TORCH_INDEX)
-	@$(PIP) install -c constraints.txt -r requirements/build.txt -r requirements/dev.txt
+	@$(PIP) install -c constraints.txt -r requirements/build.txt
 	@echo "set-up 3/3: installing Mycelia and generating the protocol's stubs"
 	@$(PIP) install -c constraints.txt --no-build-isolation $(PACKAGES:%=-e %)
 	@rm -f $(VENV)/.ready-* && touch $@
+
+$(READY_DEV): $(READY) requirements/dev.txt
+	@echo "set-up for tests: installing the tools and optional environments"
+	@$(PIP) install -c constraints.txt -r requirements/dev.txt
+	@touch $@
 
 clean: ## Removes .venv and what was generated; runs/ stays.
 	rm -rf $(VENV) libs/protos/src .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -76,6 +76,28 @@ def test_a_run_is_evaluated_from_its_folder(short_run, module_mycelia):
     assert scores["run_dir"] == result["run_dir"]
 
 
+def test_an_episode_of_a_run_is_recorded(short_run, module_mycelia):
+    _, _, result = short_run
+    words = ("--episodes", "1", "--video", "--json")
+
+    scores = finish(module_mycelia("eval", result["run_dir"], *words))
+
+    video = short_run[0].folder / scores["video"]
+    assert video.parent.name == "videos"
+    assert video.stat().st_size > 1000
+
+
+def test_an_episode_of_a_run_is_played_in_a_window(short_run, mycelia, monkeypatch):
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    run_dir = short_run[0].folder / short_run[2]["run_dir"]
+
+    play = mycelia("play", str(run_dir), "--episodes", "1")
+
+    assert play.end() == 0, play.text
+    assert play.lines[-1].startswith("CartPole-v1: return ")
+
+
 def test_a_run_is_gone_on_from(short_run, module_mycelia):
     _, _, result = short_run
     name = Path(result["run_dir"]).name

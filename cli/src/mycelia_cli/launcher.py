@@ -67,8 +67,11 @@ class Launcher:
         goes_on = ("--resume", str(resume)) if resume else ()
         # The learner first: importing torch takes it longest.
         self._add("learner-0", "mycelia_learner", *join, *where, *goes_on)
+        for index in range(1, self._config.param_server.shards):
+            self._add(f"param-shard-{index}", "mycelia_param_server", *join)
         if self._config.topology == "replay":
-            self._add("replay-0", "mycelia_replay", *join)
+            for shard in range(self._config.replay.shards):
+                self._add(f"replay-{shard}", "mycelia_replay", *join)
         for index in range(self._config.actor.count):
             self._add(f"actor-{index}", "mycelia_actor", *join)
         self._add("evaluator-0", "mycelia_actor", *join, "--role", "evaluator")

@@ -4,7 +4,7 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
-from mycelia_cli.progress import Progress
+from mycelia_cli.progress import GradientCounts, Progress
 
 _PERIOD_SECONDS = 3.0
 
@@ -53,17 +53,31 @@ def line(progress: Progress) -> str:
     parts += [
         f"env steps {progress.env_steps:,} ({progress.env_steps_per_second:,.0f}/s)",
         f"updates {progress.learner_steps:,} ({progress.learner_steps_per_second:,.0f}/s)",
-        f"replay {progress.replay_rows:,}/{progress.replay_capacity_rows:,}",
-        f"samples per insert {progress.samples_per_insert:.1f}",
+        *_data(progress),
     ]
     if progress.recent_return_mean is not None:
         parts.append(f"return {progress.recent_return_mean:.1f}")
     if progress.evaluations:
         last = progress.evaluations[-1]
         parts.append(f"eval {last.return_mean:.1f} ± {last.return_std:.1f}{target(progress)}")
-    parts.append(f"weights v{progress.weight_version} (actors {behind(progress)})")
+    actors = "workers" if progress.gradients else "actors"
+    parts.append(f"weights v{progress.weight_version} ({actors} {behind(progress)})")
     parts.append(f"waiting {waiting(progress)}")
     return " | ".join(parts)
+
+
+def _data(progress: Progress) -> list[str]:
+    if progress.gradients:
+        return [f"gradients {gradients(progress.gradients)}"]
+    return [
+        f"replay {progress.replay_rows:,}/{progress.replay_capacity_rows:,}",
+        f"samples per insert {progress.samples_per_insert:.1f}",
+    ]
+
+
+def gradients(counts: GradientCounts) -> str:
+    """Returns how many gradients were applied, and how many were not."""
+    return f"{counts.applied:,} applied, {counts.dropped:,} late, {counts.refused:,} refused"
 
 
 def target(progress: Progress) -> str:
@@ -81,4 +95,6 @@ def behind(progress: Progress) -> str:
 
 def waiting(progress: Progress) -> str:
     """Returns who waits for whom, as parts of their time."""
+    if progress.gradients:
+        return f"workers {progress.insert_wait_share:.0%}"
     return f"actors {progress.insert_wait_share:.0%}, learner {progress.sample_wait_share:.0%}"

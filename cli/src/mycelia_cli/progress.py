@@ -33,6 +33,7 @@ ROLES = {
     pb.ROLE_REPLAY: "replay",
     pb.ROLE_LEARNER: "learner",
     pb.ROLE_EVALUATOR: "evaluator",
+    pb.ROLE_PARAM_SHARD: "param-shard",
 }
 
 
@@ -47,6 +48,17 @@ class EvaluationScore:
     """Over the episodes of this evaluation; the population's."""
     record_seconds: float
     """Unix time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientCounts:
+    """What became of the gradients that workers pushed, over the whole run."""
+
+    applied: int
+    dropped: int
+    """Too late for their round, or too old."""
+    refused: int
+    """Malformed, or not finite."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +103,8 @@ class Progress:
     """Part of its time that the learner waits for batches, in [0, 1]."""
     members: tuple[str, ...]
     """Roles of the living members."""
+    gradients: GradientCounts | None = None
+    """What became of the workers' gradients; None in runs with replay."""
 
     @property
     def is_finished(self) -> bool:
@@ -171,7 +185,13 @@ class ProgressTracker:
             insert_wait_share=_share(self._insert_wait.update(insert_wait, now), len(actors)),
             sample_wait_share=_share(self._sample_wait.update(sample_wait, now), 1),
             members=tuple(ROLES.get(member.role, "?") for member in answer.members if member.alive),
+            gradients=None if config.topology == "replay" else self._gradients(answer),
         )
+
+    def _gradients(self, answer: pb.GetRunResponse) -> GradientCounts:
+        names = ("applied", "dropped", "refused")
+        counts = (self._counter(answer, pb.ROLE_ACTOR, f"{name}_gradients") for name in names)
+        return GradientCounts(**dict(zip(names, map(int, counts), strict=True)))
 
     def _reported_version(self, answer: pb.GetRunResponse) -> int:
         # Actors' versions are as old as their last heartbeat, so they are compared

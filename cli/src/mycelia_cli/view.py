@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mycelia_cli.plain import behind, target, waiting
+from mycelia_cli.plain import behind, gradients, target, waiting
 from mycelia_cli.progress import Progress
 
 _FRAMES_PER_SECOND = 4
@@ -97,23 +97,30 @@ def _rows(progress: Progress) -> ConsoleRenderable:
 
 
 def _facts(progress: Progress) -> list[tuple[str, str]]:
-    wanted = progress.samples_per_insert_wanted
+    actors = "workers" if progress.gradients else "actors"
+    updates = "updates" if progress.gradients else "learner updates"
     return [
         ("env steps", f"{progress.env_steps:,}  {progress.env_steps_per_second:,.0f}/s"),
-        (
-            "learner updates",
-            f"{progress.learner_steps:,}  {progress.learner_steps_per_second:,.0f}/s",
-        ),
+        (updates, f"{progress.learner_steps:,}  {progress.learner_steps_per_second:,.0f}/s"),
+        *_data(progress),
+        ("training return", _training_return(progress)),
+        ("evaluation", _evaluation(progress)),
+        ("weights", f"version {progress.weight_version}, {actors} {behind(progress)}"),
+        ("waiting", waiting(progress)),
+        ("services", _services(progress)),
+    ]
+
+
+def _data(progress: Progress) -> list[tuple[str, str]]:
+    if progress.gradients:
+        return [("gradients", gradients(progress.gradients))]
+    wanted = progress.samples_per_insert_wanted
+    return [
         ("replay", f"{progress.replay_rows:,} of {progress.replay_capacity_rows:,} rows"),
         (
             "samples per insert",
             f"{progress.samples_per_insert:.1f}" + (f" of {wanted:g} wanted" if wanted else ""),
         ),
-        ("training return", _training_return(progress)),
-        ("evaluation", _evaluation(progress)),
-        ("weights", f"version {progress.weight_version}, actors {behind(progress)}"),
-        ("waiting", waiting(progress)),
-        ("services", _services(progress)),
     ]
 
 

@@ -86,3 +86,26 @@ def test_a_fresh_policy_is_nearly_uniform():
 def test_networks_that_cannot_be_are_refused(changes, text):
     with pytest.raises(ValueError, match=text):
         dataclasses.replace(SPEC, **changes)
+
+
+def test_convolutions_in_bfloat16_say_and_learn_nearly_the_same():
+    exact = ActorCriticSpec(
+        observation_shape=(42, 42),
+        action_count=6,
+        hidden_sizes=(),
+        convolutions=True,
+        shared_trunk=True,
+        lstm_units=16,
+    )
+    pixels = torch.randint(0, 256, (3, 4, 42, 42), generator=torch.Generator().manual_seed(5))
+    gradients, values = [], []
+    for spec in (exact, dataclasses.replace(exact, convolution_dtype="bfloat16")):
+        network = ActorCritic(spec, seed=1)
+        value = network(pixels, torch.zeros(3, 4).bool()).value
+        value.square().mean().backward()
+        values.append(value.detach())
+        gradients.append(torch.cat([p.grad.flatten() for p in network.encoder.parameters()]))
+
+    assert gradients[1].dtype == torch.float32
+    torch.testing.assert_close(values[1], values[0], rtol=0.05, atol=0.02)
+    assert torch.cosine_similarity(gradients[0], gradients[1], dim=0) > 0.99

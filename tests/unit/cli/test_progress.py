@@ -125,6 +125,21 @@ def test_the_plain_line_says_all_that_matters():
     assert "\n" not in text
 
 
+def test_without_replay_the_views_tell_of_gradients_and_workers():
+    moment = answer()
+    for member_ in moment.members[:2]:
+        member_.counters.update(applied_gradients=500, dropped_gradients=3, refused_gradients=1)
+    progress = ProgressTracker(resolve("a3c-cartpole", [], {}).config).update(moment)
+    console = Console(width=120, record=True, force_terminal=True)
+    console.print(render(progress))
+
+    for text in (line(progress), console.export_text()):
+        assert "1,000 applied, 6 late, 2 refused" in text
+        assert "workers 0 to 2 behind" in text
+        assert "replay" not in text.replace("1 replay", "").replace(", replay", "")
+        assert "samples per insert" not in text
+
+
 def test_plain_lines_come_when_due_and_when_the_phase_changes(capsys):
     import sys
 

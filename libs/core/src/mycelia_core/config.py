@@ -354,6 +354,9 @@ class ParamServerConfig(Section):
     wire_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """What float32 weights and gradients are sent as; the originals stay float32."""
 
+    shards: int = Field(1, ge=1, le=16)
+    """Servers that the weights are split over by tensor, balanced by bytes."""
+
 
 class NetworkConfig(Section):
     """The form of the policy's network."""
@@ -369,6 +372,9 @@ class NetworkConfig(Section):
 
     convolutions: bool = False
     """Actor-critics: whether four small convolutions on 42 x 42 pixels come first."""
+
+    convolution_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Actor-critics: what those compute in, forward and backward; weights stay float32."""
 
     lstm_units: int = Field(0, ge=0)
     """Actor-critics: size of an LSTM between hidden layers and heads; 0 for none."""

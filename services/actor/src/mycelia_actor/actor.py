@@ -14,7 +14,7 @@ from mycelia_actor.environments.joined_groups import JoinedGroups
 from mycelia_actor.environments.spaces import signature_of
 from mycelia_actor.environments.vector import VectorEnvironment
 from mycelia_actor.grouped_loop import GroupedLoop
-from mycelia_actor.joining import WAIT_SECONDS, find_replay, joined
+from mycelia_actor.joining import WAIT_SECONDS, joined
 from mycelia_actor.loop import ActingLoop, Reporter
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.patient_writer import ATTEMPT_SECONDS, PatientWriter
@@ -25,9 +25,10 @@ from mycelia_actor.policies.policy import Policy
 from mycelia_actor.progress import Progress
 from mycelia_actor.recorder import Recorder, RowSink
 from mycelia_core.clients.params import ParamClient, WeightWatcher
-from mycelia_core.clients.replay import ReplayClient
 from mycelia_core.clients.run import Membership, RunClient
-from mycelia_core.clients.trajectory_writer import TrajectoryWriter
+from mycelia_core.clients.run_replay import open_run_replay
+from mycelia_core.clients.sharded_replay import AnyReplayClient
+from mycelia_core.clients.sharded_writer import AnyWriter
 from mycelia_core.config import RunConfig
 from mycelia_core.specs import Signature
 from mycelia_core.weights import Weights
@@ -63,8 +64,7 @@ def run_actor(address: str, stop: threading.Event) -> None:
                 if config.topology != "replay":
                     _compute_gradients(membership, environments, stop)
                     return
-                replay = client.wait_for_member(run_pb2.ROLE_REPLAY, WAIT_SECONDS, stop)
-                _act(client, membership, environments, replay.address, stop)
+                _act(client, membership, environments, stop)
         finally:
             environments.close()
 
@@ -82,7 +82,6 @@ def _act(
     client: RunClient,
     membership: Membership,
     environments: VectorEnvironment,
-    replay_address: str,
     stop: threading.Event,
 ) -> None:
     config = membership.config
@@ -99,16 +98,13 @@ def _act(
     )
     with ExitStack() as stack:
         params = stack.enter_context(ParamClient(client.address, membership.run_id))
-        replay = stack.enter_context(
-            ReplayClient(
-                replay_address,
-                membership.run_id,
-                locate=lambda: find_replay(client, membership.run_id),
-            )
+        replay = open_run_replay(
+            client, membership.run_id, config.replay, timeout=WAIT_SECONDS, stop=stop
         )
+        stack.callback(replay.close)
         watcher = WeightWatcher(params)
         stack.callback(watcher.stop)
-        writer = stack.enter_context(_make_writer(replay, membership, signature))
+        writer: AnyWriter = stack.enter_context(_make_writer(replay, membership, signature))
         progress = Progress(membership, lambda: writer.wait_seconds, float(np.mean(epsilon)))
         sink = PatientWriter(writer, progress.report, config.actor.insert_timeout_seconds, stop)
         recorders = make_recorders(config, environments, policy, sink)
@@ -175,8 +171,8 @@ def make_priorities(config: RunConfig, count: int) -> NStepPriorities | None:
 
 
 def _make_writer(
-    replay: ReplayClient, membership: Membership, signature: Signature
-) -> TrajectoryWriter:
+    replay: AnyReplayClient, membership: Membership, signature: Signature
+) -> AnyWriter:
     config = membership.config
     return replay.writer(
         config.replay.name,

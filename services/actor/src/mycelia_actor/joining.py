@@ -39,16 +39,6 @@ def joined(
             raise MembershipLostError(f"lost the membership of run {member.run_id}")
 
 
-def find_replay(client: RunClient, run_id: str) -> str | None:
-    """Returns where the run's replay service is right now; None if nobody knows."""
-    try:
-        members = client.get_run(run_id, timeout=2.0).members
-    except (StatusError, TimeoutError):
-        return None
-    there = (m.address for m in members if m.role == run_pb2.ROLE_REPLAY and m.alive and m.address)
-    return next(there, None)
-
-
 def has_finished(address: str) -> bool:
     """Whether the server at `address` says, right now, that its run has finished."""
     try:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mycelia_actor.environments.spaces import Columns
-from mycelia_core.clients.trajectory_writer import BackPressureTimeout, TrajectoryWriter
+from mycelia_core.clients.sharded_writer import AnyWriter
+from mycelia_core.clients.trajectory_writer import BackPressureTimeout
 from mycelia_core.clients.waiting import StoppedError
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class PatientWriter:
 
     def __init__(
         self,
-        writer: TrajectoryWriter,
+        writer: AnyWriter,
         on_wait: Callable[[], None],
         report_seconds: float,
         stop: threading.Event,

@@ -4,7 +4,8 @@ import threading
 import time
 
 from mycelia_algorithms.update import Update, UpdateResult
-from mycelia_core.clients.sampler import Batch, Sampler
+from mycelia_core.clients.batches import Batch
+from mycelia_core.clients.sharded_sampler import AnySampler
 from mycelia_core.clients.waiting import StoppedError
 from mycelia_core.config import LearnerConfig
 from mycelia_learner.batching import to_tensors
@@ -22,7 +23,7 @@ class TrainingLoop:
         config: LearnerConfig,
         *,
         update: Update,
-        sampler: Sampler,
+        sampler: AnySampler,
         priorities: PriorityWriter | None,
         publisher: Publisher,
         reporter: Reporter,

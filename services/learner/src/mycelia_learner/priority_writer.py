@@ -7,7 +7,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from mycelia_core.clients.replay import ReplayClient
+from mycelia_core.clients.sharded_replay import AnyReplayClient
 from mycelia_core.rpc.errors import StatusError
 
 MAX_WAITING_BATCHES = 256
@@ -26,7 +26,7 @@ class PriorityWriter:
     their items keep the priorities that they have. One thread calls `put`.
     """
 
-    def __init__(self, client: ReplayClient, table: str) -> None:
+    def __init__(self, client: AnyReplayClient, table: str) -> None:
         """Starts the thread."""
         self._client = client
         self._table = table

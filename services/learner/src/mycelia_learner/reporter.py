@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia_algorithms.update import Update, UpdateResult
 from mycelia_core.clients.membership import Membership
-from mycelia_core.clients.sampler import Sampler
+from mycelia_core.clients.sharded_sampler import AnySampler, ShardedSampler
 from mycelia_learner.priority_writer import PriorityWriter
 from mycelia_learner.publisher import Publisher
 
@@ -24,7 +24,7 @@ class Reporter:
         membership: Membership,
         update: Update,
         publisher: Publisher,
-        sampler: Sampler,
+        sampler: AnySampler,
         priorities: PriorityWriter | None,
     ) -> None:
         """Reads from the others when it reports; reports nothing yet."""
@@ -61,12 +61,17 @@ class Reporter:
             "skipped_updates": float(self._update.skipped_updates),
             "policy_version": float(self._publisher.version),
             "sample_wait_seconds": self._sampler.wait_seconds,
+            "lost_shards": float(self._lost_shards()),
             "dropped_priority_batches": float(
                 self._priorities.dropped_batches if self._priorities else 0
             ),
         }
         self.counters = counters
         self._membership.set_counters(counters)
+
+    def _lost_shards(self) -> int:
+        sampler = self._sampler
+        return sampler.lost_shard_count if isinstance(sampler, ShardedSampler) else 0
 
     def _warn_of_skipped(self) -> None:
         skipped = self._update.skipped_updates

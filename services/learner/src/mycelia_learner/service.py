@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia_core.clients.params import ParamClient
-from mycelia_core.clients.replay import ReplayClient
 from mycelia_core.clients.run import Membership, RunClient, RunFinishedError
+from mycelia_core.clients.run_replay import open_run_replay
 from mycelia_core.rpc.errors import FailedPreconditionError, UnavailableError
 from mycelia_learner import checkpoint as checkpoints
 from mycelia_learner.records.session import RecordSession
@@ -75,14 +75,15 @@ def _train(
 ) -> None:
     torch_import = TorchImport()
     signature = client.wait_for_signature(WAIT_SECONDS, stop)
-    replay = client.wait_for_member(pb.ROLE_REPLAY, WAIT_SECONDS, stop)
+    run_id, config = membership.run_id, membership.config
+    replay = open_run_replay(client, run_id, config.replay, timeout=WAIT_SECONDS, stop=stop)
     torch_import.finish(threads=membership.config.learner.torch_threads)
     # Only now, since it needs torch.
     from mycelia_learner.session import Session
 
     with (
-        ReplayClient(replay.address, membership.run_id) as replay_client,
-        ParamClient(client.address, membership.run_id) as param_client,
+        replay as replay_client,
+        ParamClient(client.address, run_id) as param_client,
     ):
         session = Session(
             run_client=client,

@@ -7,8 +7,8 @@ from pathlib import Path
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia_algorithms.update import Update
 from mycelia_core.clients.params import ParamClient
-from mycelia_core.clients.replay import ReplayClient
 from mycelia_core.clients.run import Membership, RunClient
+from mycelia_core.clients.sharded_replay import AnyReplayClient
 from mycelia_core.rpc.errors import StatusError
 from mycelia_core.specs import Signature
 from mycelia_learner import checkpoint
@@ -39,7 +39,7 @@ class Session:
         *,
         run_client: RunClient,
         membership: Membership,
-        replay_client: ReplayClient,
+        replay_client: AnyReplayClient,
         param_client: ParamClient,
         signature: Signature,
         run_dir: Path,

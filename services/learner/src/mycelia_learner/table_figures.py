@@ -1,6 +1,6 @@
 """The replay table's figures, by glossary name."""
 
-from mycelia_core.clients.replay import ReplayClient
+from mycelia_core.clients.sharded_replay import AnyReplayClient
 from mycelia_core.rpc.errors import StatusError
 
 CALL_SECONDS = 2.0
@@ -9,7 +9,7 @@ CALL_SECONDS = 2.0
 class TableFigures:
     """Asks a replay table how it is doing."""
 
-    def __init__(self, client: ReplayClient, table: str) -> None:
+    def __init__(self, client: AnyReplayClient, table: str) -> None:
         """Asks nothing yet."""
         self._client = client
         self._table = table

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
+from mycelia_core.clients.waiting import StoppedError
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
-from mycelia_core.rpc.errors import FailedPreconditionError
+from mycelia_core.rpc.errors import StatusError
 from mycelia_core.rpc.server import AddressInUseError
 from mycelia_param_server.checkpoint import BrokenCheckpointError
 from mycelia_param_server.server import (
@@ -17,6 +18,7 @@ from mycelia_param_server.server import (
     DEFAULT_MAX_WEIGHT_BYTES,
     ParamServer,
 )
+from mycelia_param_server.shard import WeightShard
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,8 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     configure_logging("param-server", arguments.log_level)
     stop = StopSignal(exit_with_parent=arguments.exit_with_parent)
     try:
-        asyncio.run(_serve(arguments, stop))
-    except (AddressInUseError, BrokenCheckpointError, FailedPreconditionError) as error:
+        asyncio.run((_serve_shard if arguments.join else _serve)(arguments, stop))
+    except StoppedError:
+        return 0
+    except (AddressInUseError, BrokenCheckpointError, StatusError, TimeoutError) as error:
         sys.stderr.write(f"param-server: {error}\n")
         return 1
     return 0
@@ -39,6 +43,8 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
         max_weight_bytes=arguments.max_weight_bytes,
         checkpoint_dir=arguments.checkpoint_dir,
         checkpoint_period_seconds=arguments.checkpoint_period_seconds,
+        # Who comes for a new run must not be told that the last one is over.
+        keep_finished=not arguments.exit_after_run,
     )
     await server.start()
     sys.stdout.write(f"ready address={server.address}\n")
@@ -48,6 +54,17 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
     else:
         await stop.wait()
     await server.stop()
+
+
+async def _serve_shard(arguments: argparse.Namespace, stop: StopSignal) -> None:
+    shard = WeightShard(arguments.bind, arguments.max_weight_bytes)
+    await shard.start()
+    sys.stdout.write(f"ready address={shard.address}\n")
+    sys.stdout.flush()
+    try:
+        await shard.serve_run(arguments.join, arguments.advertise, stop.stopping)
+    finally:
+        await shard.stop()
 
 
 async def _either(*waits: Coroutine[None, None, None]) -> None:
@@ -67,6 +84,18 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default="127.0.0.1:0",
         metavar="HOST:PORT",
         help="where to listen; port 0 takes a free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--join",
+        metavar="ADDRESS",
+        help="keep a part of the weights of the run whose parameter server is there, as one of "
+        "its param_server.shards; without it, keep a run's registry and its weights",
+    )
+    parser.add_argument(
+        "--advertise",
+        default="",
+        metavar="HOST:PORT",
+        help="with --join: where others reach this shard (default: where it listens)",
     )
     parser.add_argument(
         "--lease-seconds",

@@ -30,6 +30,7 @@ class Role(IntEnum):
     REPLAY = 2
     LEARNER = 3
     EVALUATOR = 4
+    PARAM_SHARD = 5
 
 
 @dataclass(frozen=True, kw_only=True)

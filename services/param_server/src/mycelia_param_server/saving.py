@@ -1,6 +1,7 @@
 """Writes checkpoints while the server serves, and brings back what they hold."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from pathlib import Path
@@ -9,13 +10,19 @@ from typing import Any
 from numpy.typing import NDArray
 
 from mycelia.params.v1 import params_pb2 as pb
+from mycelia_core.clients.weight_parts import WeightParts
+from mycelia_core.rpc.errors import StatusError
+from mycelia_core.weights import Weights
 from mycelia_param_server import checkpoint
 from mycelia_param_server.checkpoint import WEIGHTS, BrokenCheckpointError, Checkpoint
-from mycelia_param_server.registry import Run, RunRegistry
+from mycelia_param_server.registry import Phase, Run, RunRegistry
 from mycelia_param_server.registry_state import load_run, save_run
 from mycelia_param_server.snapshot import EncodedSnapshot, Snapshot, decode, encode
 from mycelia_param_server.trainer import Trainer
 from mycelia_param_server.weight_store import WeightStore
+
+PART_SECONDS = 30.0
+"""The deadline of each part of the weights that another server keeps."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +47,11 @@ class Saver:
         self._saved_revision = -1
         self._saved_version = 0
 
-    def restore_run(self) -> Run | None:
+    def restore_run(self, *, even_finished: bool = True) -> Run | None:
         """Puts the saved run into the registry, and returns it; None if there is none.
+
+        Args:
+          even_finished: whether a run that has finished counts as one.
 
         Raises:
           BrokenCheckpointError: the file is not what this version writes.
@@ -55,6 +65,8 @@ class Saver:
             raise BrokenCheckpointError(
                 f"{self._folder / checkpoint.REGISTRY}: {error!r}"
             ) from error
+        if run.phase is Phase.FINISHED and not even_finished:
+            return None
         self._registry.restore(run)
         return run
 
@@ -87,14 +99,15 @@ class Saver:
             self._next_time = now + self._period_seconds
         try:
             await self.save(trainer, with_weights=bool(is_due or is_first))
-        except OSError:
+        except (OSError, StatusError):  # a TimeoutError is an OSError
             logger.exception("a checkpoint could not be written to %s", self._folder)
 
     async def save(self, trainer: Trainer | None, *, with_weights: bool = True) -> None:
         """Writes the registry, and the weights if there are newer ones than those on disk.
 
         Raises:
-          OSError: the folder cannot be written to.
+          OSError: the folder cannot be written to, or a shard does not answer in time.
+          StatusError: a shard of the weights is away.
         """
         run = self._registry.run
         if run is None:
@@ -114,7 +127,7 @@ class Saver:
             tensors, state = await trainer.save()
         else:
             newest = self._store.newest
-            tensors, state = await asyncio.to_thread(_save_published, newest)
+            tensors, state = await asyncio.to_thread(_save_published, run_id, newest)
         content = Checkpoint(tensors, {**state, "run_id": run_id})
         await asyncio.to_thread(checkpoint.write, self._folder, content)
         if not self._saved_version:
@@ -126,10 +139,12 @@ class Saver:
         self._saved_version = 0
 
 
-def _save_published(snapshot: Snapshot) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _save_published(
+    run_id: str, snapshot: Snapshot
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     if not isinstance(snapshot, EncodedSnapshot):
         raise TypeError("only a trainer makes other snapshots, and saves them itself")
-    weights = decode(snapshot)
+    weights = _whole(run_id, snapshot)
     tensors = {WEIGHTS + name: tensor for name, tensor in weights.tensors.items()}
     return tensors, {
         "version": weights.version,
@@ -137,6 +152,17 @@ def _save_published(snapshot: Snapshot) -> tuple[dict[str, NDArray[Any]], dict[s
         "publish_time": weights.publish_time,
         "names": list(weights.tensors),
     }
+
+
+def _whole(run_id: str, snapshot: EncodedSnapshot) -> Weights:
+    """Returns the weights with the parts that other servers keep: a checkpoint needs no other."""
+    if not snapshot.header.shards:
+        return decode(snapshot)
+    with contextlib.closing(WeightParts(run_id)) as parts:
+        reader = parts.reader(snapshot.header, timeout=PART_SECONDS)
+        for data in snapshot.encoded:
+            reader.add(pb.WatchWeightsResponse.FromString(data).parts)
+        return reader.finish()
 
 
 def _load_published(saved: Checkpoint) -> EncodedSnapshot:

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import logging
 from pathlib import Path
 
 from mycelia.run.v1 import run_pb2, run_pb2_grpc
 from mycelia_core.config import RunConfig
+from mycelia_core.rpc.errors import StatusError
 from mycelia_core.rpc.server import Server
 from mycelia_param_server.param_service import SERVICE_NAME, ParamService, add_param_service
 from mycelia_param_server.registry import Run, RunRegistry
@@ -13,6 +15,8 @@ from mycelia_param_server.run_servicer import RunServicer
 from mycelia_param_server.saving import Saver
 from mycelia_param_server.trainer import TOPOLOGIES, Trainer
 from mycelia_param_server.weight_store import WeightStore
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_LEASE_SECONDS = 10.0
 
@@ -42,6 +46,7 @@ class ParamServer:
         max_weight_bytes: int = DEFAULT_MAX_WEIGHT_BYTES,
         checkpoint_dir: Path | None = None,
         checkpoint_period_seconds: float = DEFAULT_CHECKPOINT_PERIOD_SECONDS,
+        keep_finished: bool = True,
     ) -> None:
         """Prepares a server without a run.
 
@@ -52,7 +57,10 @@ class ParamServer:
           checkpoint_dir: where it keeps what it knows, and finds what a server
             before it knew; None to keep it in memory alone.
           checkpoint_period_seconds: how often weights are written there.
+          keep_finished: whether a run found there that has finished is kept for
+            people to look at; if not, the server waits for a new one.
         """
+        self._keep_finished = keep_finished
         self._store = WeightStore()
         self._registry = RunRegistry(lease_seconds)
         self._params = ParamService(self._registry, self._store, max_weight_bytes)
@@ -106,12 +114,21 @@ class ParamServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         if self._saver:
-            await self._saver.save(self._params.trainer)
+            await self._save_at_last(self._saver)
         if self._params.trainer:
             self._params.trainer.stop()
 
+    async def _save_at_last(self, saver: Saver) -> None:
+        try:
+            await saver.save(self._params.trainer)
+        except StatusError as error:
+            # Shards leave when the run has finished; what was saved before is there.
+            logger.warning("the last weights were not saved: %s", error)
+
     def _restore(self) -> None:
-        run = self._saver.restore_run() if self._saver else None
+        run = (
+            self._saver.restore_run(even_finished=self._keep_finished) if self._saver else None
+        )
         if self._saver and run:
             self._begin(run)
             self._saver.restore_weights(run, self._params.trainer)

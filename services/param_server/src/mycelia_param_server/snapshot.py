@@ -56,6 +56,7 @@ class EncodedSnapshot:
         header = pb.WeightsHeader()
         header.CopyFrom(self.header)
         header.ClearField("tensors")
+        header.ClearField("shards")
         return header
 
     async def responses(self) -> tuple[bytes, ...]:

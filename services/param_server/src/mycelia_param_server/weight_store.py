@@ -53,6 +53,7 @@ class WeightStore:
             and self._published.version == newest.version
             and header.crc32 == self._published.crc32
             and header.tensors == self._published.tensors
+            and header.shards == self._published.shards
         )
         if is_repeat:
             return newest.version

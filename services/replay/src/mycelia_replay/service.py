@@ -60,6 +60,9 @@ async def serve_run(
             stop=stopping,
         )
         try:
+            if membership.config.topology != "replay":
+                await _idle_until_end(membership, stopping)
+                return
             signature = await asyncio.to_thread(client.wait_for_signature, JOIN_SECONDS, stopping)
             opened = await _open(server, membership, signature, storage)
             period = membership.config.replay.checkpoint_period_seconds
@@ -70,6 +73,15 @@ async def serve_run(
             await asyncio.to_thread(membership.leave)
     if membership.lost:
         raise UnavailableError(f"the run registry at {registry} is gone")
+
+
+async def _idle_until_end(membership: Membership, stopping: threading.Event) -> None:
+    """Takes part without doing anything: whoever starts all services starts this one, too."""
+    logger.warning(
+        "runs of topology %r need no replay: idle until the end", membership.config.topology
+    )
+    while not stopping.is_set() and not membership.finished.is_set():
+        await asyncio.sleep(REPORT_SECONDS)
 
 
 def resolve_table(config: RunConfig) -> TableConfig:

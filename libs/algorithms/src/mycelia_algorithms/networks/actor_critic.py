@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from mycelia_algorithms.networks.distributions import Categorical, DiagonalGaussian, Distribution
 
@@ -42,6 +43,10 @@ class ActorCriticSpec:
     convolutions: bool = False
     """Whether four small convolutions come first; needs a shared trunk and [42, 42] or [C, 42, 42]
     pixels from 0 to 255."""
+
+    convolution_dtype: Literal["float32", "bfloat16"] = "float32"
+    """What the convolutions compute in, forward and backward; weights and gradients stay float32.
+    On a CPU with bfloat16 instructions, gradients take half the time."""
 
     lstm_units: int = 0
     """The size of an LSTM between trunk and heads; 0 for none; needs a shared trunk."""
@@ -150,10 +155,12 @@ class ActorCritic(nn.Module):
 
     def _encode(self, pixels: Tensor) -> Tensor:
         rows = pixels.shape[:2]
-        hidden = pixels.reshape(rows.numel(), -1, 42, 42).to(torch.float32) / 255
+        dtype = torch.bfloat16 if self._spec.convolution_dtype == "bfloat16" else torch.float32
+        hidden = pixels.reshape(rows.numel(), -1, 42, 42).to(dtype) / 255
         for layer in self.encoder:
-            hidden = torch.relu(layer(hidden))
-        return hidden.reshape(*rows, -1)
+            weight, bias = layer.weight.to(dtype), layer.bias.to(dtype)
+            hidden = torch.relu(functional.conv2d(hidden, weight, bias, stride=2, padding=1))
+        return hidden.reshape(*rows, -1).to(torch.float32)
 
     def _through(self, trunk: nn.ModuleList, hidden: Tensor) -> Tensor:
         for layer in trunk:
@@ -166,6 +173,9 @@ class ActorCritic(nn.Module):
         if state is None:
             zeros = hidden.new_zeros(hidden.shape[1], self._spec.lstm_units)
             state = (zeros, zeros)
+        if len(first) == 1:
+            state = self._remember_one(hidden[0], first[0], state)
+            return state[0].unsqueeze(0), state
         starts = [0, *(t for t in range(1, len(first)) if bool(first[t].any()))]
         pieces = []
         for start, end in itertools.pairwise([*starts, len(first)]):
@@ -175,6 +185,13 @@ class ActorCritic(nn.Module):
             state = (short.squeeze(0), long.squeeze(0))
             pieces.append(piece)
         return torch.cat(pieces), state
+
+    def _remember_one(self, hidden: Tensor, first: Tensor, state: State) -> State:
+        # A cell costs half of what the fused LSTM does for one row.
+        goes_on = ~first.unsqueeze(1)
+        lstm = self.lstm
+        weights = (lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
+        return torch.lstm_cell(hidden, (state[0] * goes_on, state[1] * goes_on), *weights)
 
     def _distribution(self, hidden: Tensor) -> Distribution:
         output: Tensor = self.policy(hidden)

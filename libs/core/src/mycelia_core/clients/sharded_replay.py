@@ -204,6 +204,10 @@ class ShardedReplayClient:
         return 0, len(item_keys)
 
 
+AnyReplayClient = ReplayClient | ShardedReplayClient
+"""Talks to a run's tables, however many servers they are on."""
+
+
 def _summed(infos: Sequence[pb.TableInfo]) -> pb.TableInfo:
     """Adds up what shards say of one table; the rest is the first one's."""
     total = pb.TableInfo()

@@ -218,6 +218,10 @@ class ShardedSampler:
         return f"shards of table {self._table!r}: {', '.join(described)}"
 
 
+AnySampler = Sampler | ShardedSampler
+"""Iterates over batches, from however many servers."""
+
+
 class _Pool:
     """Items that a shard has drawn and that no batch has taken yet."""
 

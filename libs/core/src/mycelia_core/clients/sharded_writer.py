@@ -180,3 +180,7 @@ class ShardedWriter:
         if not self.dropped_row_count:
             logger.warning("shard %d is lost: the rows of its streams are dropped", shard)
         self.dropped_row_count += self._writers[shard].discard()
+
+
+AnyWriter = TrajectoryWriter | ShardedWriter
+"""Writes rows, to however many servers."""

@@ -9,8 +9,9 @@ from mycelia.params.v1 import params_pb2 as pb
 from mycelia.params.v1 import params_pb2_grpc
 from mycelia_core.clients.failures import translated_errors
 from mycelia_core.clients.waiting import Backoff
-from mycelia_core.rpc.errors import FailedPreconditionError, StatusError
-from mycelia_core.weights import Weights, WeightsReader
+from mycelia_core.clients.weight_parts import VersionReader, WeightParts
+from mycelia_core.rpc.errors import FailedPreconditionError, NotFoundError, StatusError
+from mycelia_core.weights import Weights
 
 if TYPE_CHECKING:
     from mycelia_core.clients.params import ParamClient
@@ -19,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 STREAM_SECONDS = 600.0
 """The deadline of a stream. It is opened anew after that, which sends nothing twice."""
+
+PART_SECONDS = 10.0
+"""The deadline of each part of a version that a shard keeps. Others open the stream anew."""
 
 
 class WeightStream:
@@ -33,8 +37,10 @@ class WeightStream:
         address: str,
         run_id: str,
         newer_than: int,
+        parts: WeightParts,
     ) -> None:
         """Starts the call. Made by `ParamClient.watch`."""
+        self._parts = parts
         self._address = address
         request = pb.WatchWeightsRequest(run_id=run_id, newer_than_version=newer_than)
         self._call = stub.WatchWeights(request, timeout=STREAM_SECONDS)
@@ -46,20 +52,30 @@ class WeightStream:
           TimeoutError: the stream has been open for its longest time.
           StatusError: the server's reason to end it; `UnavailableError` after `cancel`.
         """
-        reader: WeightsReader | None = None
+        reader: VersionReader | None = None
         with translated_errors(f"WatchWeights at {self._address}"):
             for response in self._call:
                 if response.HasField("header"):
-                    reader = WeightsReader(response.header)
+                    reader = self._parts.reader(response.header, timeout=PART_SECONDS)
                 if reader:
                     reader.add(response.parts)
                 if reader and response.last:
-                    yield reader.finish()
+                    if weights := _finish(reader):
+                        yield weights
                     reader = None
 
     def cancel(self) -> None:
         """Ends the call, at once."""
         self._call.cancel()
+
+
+def _finish(reader: VersionReader) -> Weights | None:
+    try:
+        return reader.finish()
+    except NotFoundError as error:
+        # There is a newer version by now, or will be: a shard that lost its part has come back.
+        logger.debug("skipped a version: %s", error)
+        return None
 
 
 class WeightWatcher:

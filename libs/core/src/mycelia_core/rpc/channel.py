@@ -15,6 +15,7 @@ IDEMPOTENT_METHODS: dict[str, tuple[str, ...]] = {
         "ExchangeCounts",
     ),
     "mycelia.params.v1.ParamService": ("GetWeights",),
+    "mycelia.params.v1.ShardService": ("GetPart",),
     "mycelia.run.v1.RunService": (
         "CreateRun",
         "GetRun",

@@ -38,6 +38,7 @@ def network_spec(
         activation=network.activation,
         shared_trunk=network.shared_trunk,
         convolutions=network.convolutions,
+        convolution_dtype=network.convolution_dtype,
         lstm_units=network.lstm_units,
     )
 
