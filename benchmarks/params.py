@@ -1,9 +1,10 @@
 """How fast the parameter server hands out weights and applies gradients, over loopback.
 
-    python -m benchmarks.params [--seconds 3] [--readers 1 8 32] [--json]
+    python -m benchmarks.params [--seconds 3] [--readers 1 8 32] [--shards 1 2] [--json]
 
 The server runs in a process of its own, as do the readers, eight threads to a process. Prints
-whole pulls per second of a model of 10 million float32 weights, gradients applied per second by
+whole pulls per second of a model of 10 million float32 weights from one server and split over
+two (JSON: by number of shards, then of readers), gradients applied per second by
 shared RMSProp for three sizes of model, and where the time goes: in the optimizer itself, in the
 rest of updates (averaging, copying, encoding), and in everything else (transport, checks,
 waiting). With `--json` the last line is one object.
@@ -11,6 +12,7 @@ waiting). With `--json` the last line is one object.
 
 import argparse
 import contextlib
+import itertools
 import json
 import multiprocessing
 import subprocess
@@ -38,31 +40,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.params")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--readers", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--shards", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--json", action="store_true", help="print JSON as the last line")
     arguments = parser.parse_args()
-    results: dict[str, dict[str, dict[str, float]]] = {"pulls": {}, "gradients": {}}
-    for readers in arguments.readers:
-        figures = measure_pulls(readers, arguments.seconds)
-        results["pulls"][str(readers)] = figures
+    pulls: dict[str, dict[str, dict[str, float]]] = {}
+    gradients: dict[str, dict[str, float]] = {}
+    for shards, readers in itertools.product(arguments.shards, arguments.readers):
+        figures = measure_pulls(readers, arguments.seconds, shards)
+        pulls.setdefault(str(shards), {})[str(readers)] = figures
         print(
-            f"{readers:>3} readers: {figures['pulls_per_second']:8.2f} pulls/s "
+            f"{shards} shards, {readers:>3} readers: {figures['pulls_per_second']:8.2f} pulls/s "
             f"{figures['megabytes_per_second']:8.1f} MB/s"
         )
     for name, size in SIZES.items():
         figures = measure_gradients(size, arguments.seconds)
-        results["gradients"][name] = figures
+        gradients[name] = figures
         print(
             f"{name:>4} weights: {figures['applied_per_second']:8.1f} gradients/s, of the time "
             f"{figures['optimizer_share']:.0%} optimizer, {figures['update_share']:.0%} rest of "
             f"updates, {figures['other_share']:.0%} transport, checks and waiting"
         )
     if arguments.json:
-        print(json.dumps(results))
+        print(json.dumps({"pulls": pulls, "gradients": gradients}))
 
 
-def measure_pulls(readers: int, seconds: float) -> dict[str, float]:
+def measure_pulls(readers: int, seconds: float, shards: int) -> dict[str, float]:
     """Returns whole pulls and megabytes per second of all readers together."""
-    with serve(PULLED_WEIGHTS) as (address, run_id):
+    with serve(PULLED_WEIGHTS, "replay", shards) as (address, run_id):
         context = multiprocessing.get_context("spawn")
         counts: Queue[int] = context.Queue()
         begin = context.Event()
@@ -170,27 +174,39 @@ def tensors(size: int) -> dict[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def serve(size: int) -> Iterator[tuple[str, str]]:
-    """Starts a server with a run and its first weights; yields its address and the run's id."""
+def serve(
+    size: int, topology: str = "async-gradients", shards: int = 1
+) -> Iterator[tuple[str, str]]:
+    """Starts servers with a run and its first weights; yields the first's address, the run's id."""
     config = {
         "name": "benchmark",
         "env": {"id": "CartPole-v1"},
         "algorithm": {"name": "dqn"},
-        "topology": "async-gradients",
+        "topology": topology,
+        "param_server": {"shards": shards},
     }
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(server_process())
+        with RunClient(address) as client:
+            run_id = client.create_run("benchmark", json.dumps(config)).run_id
+        for _ in range(1, shards):
+            stack.enter_context(server_process("--join", address))
+        with ParamClient(address, run_id) as params:
+            params.publish(tensors(size), learner_step=0, expected_version=0)
+        yield address, run_id
+
+
+@contextlib.contextmanager
+def server_process(*arguments: str) -> Iterator[str]:
+    """Starts a parameter server and yields its address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "mycelia_param_server", "--log-level", "warning"],
+        [sys.executable, "-m", "mycelia_param_server", "--log-level", "warning", *arguments],
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         assert process.stdout
-        address = process.stdout.readline().strip().removeprefix("ready address=")
-        with RunClient(address) as client:
-            run_id = client.create_run("benchmark", json.dumps(config)).run_id
-        with ParamClient(address, run_id) as params:
-            params.publish(tensors(size), learner_step=0, expected_version=0)
-        yield address, run_id
+        yield process.stdout.readline().strip().removeprefix("ready address=")
     finally:
         process.terminate()
         process.wait(10)

@@ -4,6 +4,7 @@ import itertools
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -48,9 +49,7 @@ def sharded(start_param_server_process, config_json):
         run_client = RunClient(server.address)
         config = json.loads(config_json) | {"param_server": {"shards": shards, **section}}
         run = run_client.create_run("test", json.dumps(config))
-        others = [
-            start_param_server_process("--join", server.address) for _ in range(shards - 1)
-        ]
+        others = [start_param_server_process("--join", server.address) for _ in range(shards - 1)]
         wait_until(lambda: len(shard_members(run_client)) == shards - 1)
         params = ParamClient(server.address, run.run_id)
         opened.extend([params, run_client])
@@ -95,72 +94,74 @@ def test_sixteen_bits_are_widened_on_every_shard(sharded):
     assert {array.dtype for array in weights.tensors.values()} == {np.dtype(np.float32)}
 
 
-def test_nobody_sees_two_versions_mixed_while_several_publish(sharded):
-    params, *_ = sharded(2)
-    address, run_id = params.address, params.run_id
-    stop = threading.Event()
-    numbers = itertools.count(1)
-    contents, seen, mixed, failures = {}, [], [], []
+class Traffic:
+    """Writers and readers of one run's weights, all at once, and what they saw."""
 
-    def write():
-        with ParamClient(address, run_id) as client:
+    def __init__(self, params):
+        self._address, self._run_id = params.address, params.run_id
+        self._stop = threading.Event()
+        self._numbers = itertools.count(1)
+        self.contents, self.seen, self.mixed = {}, [], []
+
+    def run(self, seconds):
+        jobs = [self._write] * WRITERS + [self._pull] * READERS + [self._watch] * READERS
+        with ThreadPoolExecutor(len(jobs)) as threads:
+            ends = [threads.submit(job) for job in jobs]
+            time.sleep(seconds)
+            self._stop.set()
+            for end in ends:
+                end.result(20)
+
+    def _client(self):
+        return ParamClient(self._address, self._run_id)
+
+    def _write(self):
+        with self._client() as client:
             version = 0
-            while not stop.is_set():
+            while not self._stop.is_set():
                 # Every attempt has a number of its own, so that the loser's part would show.
-                number = float(next(numbers))
+                number = float(next(self._numbers))
                 try:
                     version = client.publish(filled(number), 0, expected_version=version)
-                    contents[version] = number
+                    self.contents[version] = number
                 except AbortedError:
                     newest = client.get(newer_than=version)
                     version = newest.version if newest else version
 
-    def look(weights):
-        values = values_in(weights)
-        seen.append((weights.version, max(values)))
-        if len(values) != 1:
-            mixed.append((weights.version, values))
-
-    def pull():
-        with ParamClient(address, run_id) as client:
-            while not stop.is_set():
+    def _pull(self):
+        with self._client() as client:
+            while not self._stop.is_set():
                 if weights := client.get():
-                    look(weights)
+                    self._look(weights)
 
-    def watch():
-        with ParamClient(address, run_id) as client:
-            stream = client.watch()
-            for weights in stream:
-                look(weights)
-                if stop.is_set():
-                    stream.cancel()
-                    return
+    def _watch(self):
+        with self._client() as client:
+            watcher, version = WeightWatcher(client), 0
+            while not self._stop.is_set():
+                if watcher.latest and watcher.latest.version != version:
+                    weights = watcher.latest
+                    version = weights.version
+                    self._look(weights)
+                time.sleep(0.0005)
+            watcher.stop()
 
-    def guarded(work):
-        try:
-            work()
-        except Exception as error:
-            failures.append(error)
+    def _look(self, weights):
+        values = values_in(weights)
+        self.seen.append((weights.version, max(values)))
+        if len(values) != 1:
+            self.mixed.append((weights.version, values))
 
-    jobs = [write] * WRITERS + [pull] * READERS + [watch] * READERS
-    threads = [threading.Thread(target=guarded, args=(job,), daemon=True) for job in jobs]
-    for thread in threads:
-        thread.start()
-    time.sleep(4.0)
-    stop.set()
-    for thread in threads[: WRITERS + READERS]:
-        thread.join(10)
-    # One more version, so that those who watch see the end.
-    newest = params.get()
-    params.publish(filled(-1.0), 0, expected_version=newest.version)
-    for thread in threads:
-        thread.join(10)
 
-    assert not failures
-    assert not mixed
-    assert len(contents) > 50
-    assert len({version for version, _ in seen}) > 50
-    assert all(contents.get(version, value) == value for version, value in seen)
+def test_nobody_sees_two_versions_mixed_while_several_publish(sharded):
+    params, *_ = sharded(2)
+    traffic = Traffic(params)
+
+    traffic.run(seconds=4.0)
+
+    assert not traffic.mixed
+    assert len(traffic.contents) > 50
+    assert len({version for version, _ in traffic.seen}) > 50
+    assert all(traffic.contents.get(version, value) == value for version, value in traffic.seen)
 
 
 def test_a_lost_race_leaves_the_winners_version_whole(sharded):
@@ -190,7 +191,7 @@ def test_a_version_that_was_pulled_can_be_had_again(sharded):
 def test_a_killed_shard_is_named_in_time_and_the_next_publish_heals(
     sharded, start_param_server_process
 ):
-    params, run_client, server, (shard,) = sharded(2, "--lease-seconds", "2")
+    params, _, server, (shard,) = sharded(2, "--lease-seconds", "2")
     watcher = WeightWatcher(params)
     params.publish(filled(1.0), 0, expected_version=0)
     wait_until(lambda: watcher.latest is not None)
@@ -225,7 +226,7 @@ def test_publishing_waits_for_shards_and_says_so(start_param_server, config_json
 
 
 def test_a_checkpoint_holds_all_parts(sharded, start_param_server_process, tmp_path):
-    params, run_client, server, (shard,) = sharded(2, "--checkpoint-dir", str(tmp_path))
+    params, _, server, (shard,) = sharded(2, "--checkpoint-dir", str(tmp_path))
     params.publish(filled(1.0), 3, expected_version=0)
     wait_until(lambda: list(tmp_path.glob("version-*/state.json")))
     server.process.kill()

@@ -186,5 +186,6 @@ def make_stack(images, tmp_path_factory):
 def stack(make_stack):
     """A stack whose run is not solved soon."""
     return make_stack(
-        "evaluation.solved_return=none limits.max_env_steps=100_000_000 learner.checkpoint_period_seconds=3"
+        "evaluation.solved_return=none limits.max_env_steps=100_000_000 "
+        "learner.checkpoint_period_seconds=3 replay.checkpoint_period_seconds=3"
     )

@@ -131,6 +131,21 @@ def status(
 
 
 @app.command()
+def metrics(
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="The parameter server's, host:port.")
+    ],
+    bind: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = (
+        "127.0.0.1:9464"
+    ),
+) -> int:
+    """Serve a run's figures over HTTP, for Prometheus."""
+    from mycelia_cli.exporter import serve_metrics
+
+    return serve_metrics(address, bind)
+
+
+@app.command()
 def presets() -> int:
     """List the presets."""
     from mycelia_cli.listing import list_presets

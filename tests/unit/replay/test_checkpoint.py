@@ -362,13 +362,14 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_checkpoint import Source, make_table, save
 table, source, earlier = make_table(), Source(), {{}}
-print("ready", flush=True)
 while True:
     source.insert(table)
     earlier = save(Path({folder!r}), table, earlier=earlier).segments
+    print("saved", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_of_20_instants_of_saving_a_whole_checkpoint_is_left(tmp_path):
     generator = random.Random(7)
     code = SAVING.format(tests=str(__file__).rpartition("/")[0], folder=str(tmp_path))
@@ -381,9 +382,6 @@ def test_killed_at_any_of_20_instants_of_saving_a_whole_checkpoint_is_left(tmp_p
         process.communicate()
         checkpoints = find_all(tmp_path)
         restored = restore(tmp_path, "", lambda: [make_table()])
-        if not checkpoints:
-            assert restored is None
-            continue
         # The newest was committed whole, and none has gone that was there before.
         assert restored.path == checkpoints[0][1]
         assert checkpoints[0][0] >= previous

@@ -355,7 +355,7 @@ class ParamServerConfig(Section):
     """What float32 weights and gradients are sent as; the originals stay float32."""
 
     shards: int = Field(1, ge=1, le=16)
-    """Servers that the weights are split over by tensor, balanced by bytes."""
+    """Servers that the weights are split over by tensor, balanced by bytes; topology replay."""
 
 
 class NetworkConfig(Section):
@@ -430,3 +430,12 @@ class RunConfig(Section):
     network: NetworkConfig = NetworkConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     limits: LimitsConfig = LimitsConfig()
+
+    @model_validator(mode="after")
+    def _shards_have_no_optimizer(self) -> "RunConfig":
+        if self.param_server.shards > 1 and self.topology != "replay":
+            raise ValueError(
+                f"param_server.shards={self.param_server.shards} needs topology=replay, "
+                f"got {self.topology}: only one server applies gradients"
+            )
+        return self

@@ -126,9 +126,7 @@ class ParamServer:
             logger.warning("the last weights were not saved: %s", error)
 
     def _restore(self) -> None:
-        run = (
-            self._saver.restore_run(even_finished=self._keep_finished) if self._saver else None
-        )
+        run = self._saver.restore_run(even_finished=self._keep_finished) if self._saver else None
         if self._saver and run:
             self._begin(run)
             self._saver.restore_weights(run, self._params.trainer)

@@ -1,6 +1,7 @@
 """The replay service in a run: joins, waits for the signature, serves, reports."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Sequence
 
@@ -19,6 +20,8 @@ from mycelia_replay.saving import saved_until
 from mycelia_replay.server import ReplayServer
 from mycelia_replay.table import Table
 from mycelia_replay.table_settings import with_error_buffer
+
+logger = logging.getLogger(__name__)
 
 JOIN_SECONDS = 120.0
 """How long to wait for the run, and then for the first actor's signature."""

@@ -76,9 +76,7 @@ class SplitPublish:
 
     def describe(self) -> list[pb.ShardPart]:
         """Returns what the version's header has to say of the parts on their way."""
-        return [
-            pb.ShardPart(address=address, part_id=self._part_id) for address in self._pending
-        ]
+        return [pb.ShardPart(address=address, part_id=self._part_id) for address in self._pending]
 
     def check(self) -> None:
         """Raises what a part's publish failed with, having waited for all of them."""
