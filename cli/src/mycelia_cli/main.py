@@ -20,6 +20,7 @@ from mycelia_cli.errors import (
     CommandError,
     one_line,
 )
+from mycelia_cli.fleet import fleet_app
 from mycelia_cli.serve import serve_app
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(serve_app, name="serve")
+app.add_typer(fleet_app, name="fleet")
 
 PresetArgument = Annotated[
     str, typer.Argument(metavar="PRESET", help="A preset's name, or the path of a TOML file.")
