@@ -3,7 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -158,7 +158,8 @@ class ActorCritic(nn.Module):
         dtype = torch.bfloat16 if self._spec.convolution_dtype == "bfloat16" else torch.float32
         hidden = pixels.reshape(rows.numel(), -1, 42, 42).to(dtype) / 255
         for layer in self.encoder:
-            weight, bias = layer.weight.to(dtype), layer.bias.to(dtype)
+            weight = layer.get_parameter("weight").to(dtype)
+            bias = layer.get_parameter("bias").to(dtype)
             hidden = torch.relu(functional.conv2d(hidden, weight, bias, stride=2, padding=1))
         return hidden.reshape(*rows, -1).to(torch.float32)
 
@@ -190,8 +191,9 @@ class ActorCritic(nn.Module):
         # A cell costs half of what the fused LSTM does for one row.
         goes_on = ~first.unsqueeze(1)
         lstm = self.lstm
-        weights = (lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
-        return torch.lstm_cell(hidden, (state[0] * goes_on, state[1] * goes_on), *weights)
+        weights = lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0
+        inner = (state[0] * goes_on, state[1] * goes_on)
+        return torch.lstm_cell(hidden, inner, *cast("tuple[Tensor, ...]", weights))
 
     def _distribution(self, hidden: Tensor) -> Distribution:
         output: Tensor = self.policy(hidden)
