@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -112,7 +113,8 @@ class Actor:
             requests.put(insert_request(self.run.run_id, self.table, sequence, slots))
         requests.put(None)
         leave = run_pb2.LeaveRunRequest(run_id=self.run.run_id, instance_id=self.name)
-        self.registry.LeaveRun(leave, timeout=5)
+        with suppress(grpc.RpcError):  # the registry may have gone first
+            self.registry.LeaveRun(leave, timeout=5)
 
     def free(self, acknowledgements, room):
         try:

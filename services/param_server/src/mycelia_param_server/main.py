@@ -10,6 +10,7 @@ from mycelia_core.clients.waiting import StoppedError
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
 from mycelia_core.rpc.errors import StatusError
+from mycelia_core.rpc.metrics import Metrics
 from mycelia_core.rpc.server import AddressInUseError
 from mycelia_param_server.checkpoint import BrokenCheckpointError
 from mycelia_param_server.server import (
@@ -37,8 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
+    metrics = Metrics() if arguments.metrics_port is not None else None
     server = ParamServer(
         arguments.bind,
+        metrics=metrics,
         lease_seconds=arguments.lease_seconds,
         max_weight_bytes=arguments.max_weight_bytes,
         checkpoint_dir=arguments.checkpoint_dir,
@@ -46,6 +49,8 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
         # Who comes for a new run must not be told that the last one is over.
         keep_finished=not arguments.exit_after_run,
     )
+    if metrics:
+        metrics.serve(arguments.bind.rpartition(":")[0].strip("[]"), arguments.metrics_port)
     await server.start()
     sys.stdout.write(f"ready address={server.address}\n")
     sys.stdout.flush()
@@ -54,6 +59,8 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
     else:
         await stop.wait()
     await server.stop()
+    if metrics:
+        metrics.close()
 
 
 async def _serve_shard(arguments: argparse.Namespace, stop: StopSignal) -> None:
@@ -129,6 +136,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default=DEFAULT_CHECKPOINT_PERIOD_SECONDS,
         metavar="SECONDS",
         help="how often weights are written there (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve Prometheus metrics there, on the host of --bind (default: not at all)",
     )
     parser.add_argument(
         "--exit-with-parent",

@@ -8,7 +8,9 @@ from pathlib import Path
 from mycelia.run.v1 import run_pb2, run_pb2_grpc
 from mycelia_core.config import RunConfig
 from mycelia_core.rpc.errors import StatusError
+from mycelia_core.rpc.metrics import Metrics
 from mycelia_core.rpc.server import Server
+from mycelia_param_server.exports import member_readings
 from mycelia_param_server.param_service import SERVICE_NAME, ParamService, add_param_service
 from mycelia_param_server.registry import Run, RunRegistry
 from mycelia_param_server.run_servicer import RunServicer
@@ -47,6 +49,7 @@ class ParamServer:
         checkpoint_dir: Path | None = None,
         checkpoint_period_seconds: float = DEFAULT_CHECKPOINT_PERIOD_SECONDS,
         keep_finished: bool = True,
+        metrics: Metrics | None = None,
     ) -> None:
         """Prepares a server without a run.
 
@@ -59,12 +62,14 @@ class ParamServer:
           checkpoint_period_seconds: how often weights are written there.
           keep_finished: whether a run found there that has finished is kept for
             people to look at; if not, the server waits for a new one.
+          metrics: counts its calls, and exports what members report.
         """
         self._keep_finished = keep_finished
         self._store = WeightStore()
         self._registry = RunRegistry(lease_seconds)
         self._params = ParamService(self._registry, self._store, max_weight_bytes)
-        self._server = Server(bind)
+        self._server = Server(bind, interceptors=[metrics.interceptor] if metrics else [])
+        self._metrics = metrics
         self._server.add(add_param_service, self._params, SERVICE_NAME)
         self._server.add(
             run_pb2_grpc.add_RunServiceServicer_to_server,
@@ -91,6 +96,8 @@ class ParamServer:
           BrokenCheckpointError: the checkpoint is not what this version writes.
         """
         self._restore()
+        if self._metrics:
+            self._metrics.add(lambda: member_readings(self._registry))
         await self._server.start()
         self._tasks.append(asyncio.create_task(self._watch_run()))
         if self._saver:

@@ -23,6 +23,11 @@ class Histogram:
         self.sum = 0.0
         """Of all values."""
 
+    @property
+    def mean(self) -> float:
+        """The mean of all values; 0 if there are none."""
+        return self.sum / max(1, int(self.counts.sum()))
+
     def add(self, values: AnyArray) -> None:
         """Counts values [n]."""
         ranges = np.searchsorted(self.bounds, values, side="left")

@@ -11,6 +11,7 @@ from mycelia_core.clients.waiting import StoppedError
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
 from mycelia_core.rpc.errors import StatusError
+from mycelia_core.rpc.metrics import Metrics
 from mycelia_replay.alone import parse_table, serve_alone
 from mycelia_replay.checkpoint.storage import Storage
 from mycelia_replay.server import ReplayServer
@@ -33,7 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
-    server = ReplayServer(arguments.bind)
+    metrics = Metrics() if arguments.metrics_port is not None else None
+    server = ReplayServer(arguments.bind, metrics)
+    if metrics:
+        host = arguments.bind.rpartition(":")[0].strip("[]")
+        metrics.serve(host, arguments.metrics_port)
     await server.start()
     sys.stdout.write(f"ready address={server.address}\n")
     sys.stdout.flush()
@@ -53,6 +58,8 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
             )
     finally:
         await server.stop()
+        if metrics:
+            metrics.close()
 
 
 def _storage(arguments: argparse.Namespace) -> Storage | None:
@@ -120,6 +127,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--advertise",
         metavar="HOST:PORT",
         help="where others reach this service (default: where it listens)",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve Prometheus metrics there, on the host of --bind (default: not at all)",
     )
     parser.add_argument(
         "--exit-with-parent",

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+from mycelia_core.rpc.metrics import Metrics
 from mycelia_core.rpc.server import Server
 from mycelia_replay.checkpoint.checkpointer import Checkpointer
+from mycelia_replay.exports import readings
 from mycelia_replay.gate import Gate
 from mycelia_replay.servicer import SERVICE_NAME, ReplayServicer, add_to_server
 
@@ -11,10 +13,16 @@ from mycelia_replay.servicer import SERVICE_NAME, ReplayServicer, add_to_server
 class ReplayServer:
     """Listens at once, serves tables once it has some. The event loop that starts it owns it."""
 
-    def __init__(self, bind: str = "127.0.0.1:0") -> None:
-        """Prepares a server for `bind`: `host:port` (port 0 takes a free one) or `unix:path`."""
+    def __init__(self, bind: str = "127.0.0.1:0", metrics: Metrics | None = None) -> None:
+        """Prepares a server.
+
+        Args:
+          bind: `host:port` (port 0 takes a free one) or `unix:path`.
+          metrics: counts its calls and exports its tables.
+        """
         self._servicer = ReplayServicer()
-        self._server = Server(bind)
+        self._server = Server(bind, interceptors=[metrics.interceptor] if metrics else [])
+        self._metrics = metrics
         self._server.add(add_to_server, self._servicer, SERVICE_NAME)
 
     @property
@@ -28,6 +36,8 @@ class ReplayServer:
         Raises:
           AddressInUseError: somebody else listens there.
         """
+        if self._metrics:
+            self._metrics.add(lambda: readings(*self._servicer.describe()))
         await self._server.start()
 
     def open(

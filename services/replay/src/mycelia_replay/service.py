@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from mycelia.run.v1 import run_pb2
 from mycelia_core.clients.membership import Membership
 from mycelia_core.clients.run import RunClient
-from mycelia_core.config import RunConfig, TableConfig
+from mycelia_core.config import ReplayConfig, RunConfig, TableConfig
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.rpc.errors import UnavailableError
 from mycelia_core.seeds import seed_sequence
 from mycelia_core.specs import Signature
 from mycelia_replay.checkpoint.storage import Storage
 from mycelia_replay.gate import Gate
+from mycelia_replay.memory import resident_bytes
 from mycelia_replay.opening import Opened, open_tables
 from mycelia_replay.saving import saved_until
 from mycelia_replay.server import ReplayServer
@@ -88,15 +89,25 @@ async def _idle_until_end(membership: Membership, stopping: threading.Event) -> 
 
 
 def resolve_table(config: RunConfig) -> TableConfig:
-    """Returns the table's settings with the error buffer filled in, if it is left open.
+    """Returns a server's share of the table, with the error buffer filled in if it is left open.
 
     What is needed at least is one batch, or one item's samples if they are more.
     """
-    table = config.replay
+    table = _share(config.replay)
     if not table.samples_per_insert or table.error_buffer:
         return table
     least = max(1.0, table.samples_per_insert, float(config.learner.batch_size))
     return table.model_copy(update={"error_buffer": 2 * least})
+
+
+def _share(config: ReplayConfig) -> TableConfig:
+    if config.shards == 1:
+        return config
+    share = {
+        "capacity_rows": max(2, -(-config.capacity_rows // config.shards)),
+        "min_items_to_sample": -(-config.min_items_to_sample // config.shards),
+    }
+    return config.model_copy(update=share)
 
 
 def counters(gate: Gate) -> dict[str, float]:
@@ -111,6 +122,15 @@ def counters(gate: Gate) -> dict[str, float]:
         "samples_per_insert": counted.sampled_items / max(1, counted.inserted_items),
         "stale_updates": counted.stale_updates,
         "refused_requests": counted.refused_requests,
+        "updated_priorities": counted.updated_priorities,
+        "duplicate_rows": counted.duplicate_rows,
+        "missing_rows": counted.missing_rows,
+        "used_bytes": table.used_bytes,
+        "reserved_bytes": table.nbytes,
+        "resident_bytes": resident_bytes(),
+        "total_priority": table.total_priority,
+        "times_sampled_mean": table.draws.times_sampled.mean,
+        "sample_age_seconds_mean": table.draws.age_seconds.mean,
         "insert_wait_seconds": gate.inserts.wait_seconds,
         "sample_wait_seconds": gate.samples.wait_seconds,
     }

@@ -61,6 +61,11 @@ class ReplayServicer(replay_pb2_grpc.ReplayServiceServicer):
         self._gates = {gate.table.name: gate for gate in gates}
         self._unavailable = ""
 
+    def describe(self) -> tuple[pb.ServerInfo, list[pb.TableInfo]]:
+        """Describes the process and all tables there are."""
+        server = server_info(self._checkpointer, self._baseline_bytes)
+        return server, [table_info(gate) for gate in self._gates.values()]
+
     def close(self) -> None:
         """Ends all waits with `UNAVAILABLE` and refuses further calls, so that callers move on."""
         self._unavailable = "the server is stopping"
