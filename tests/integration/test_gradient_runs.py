@@ -44,9 +44,11 @@ def test_a_run_without_replay_ends_at_its_step_limit_with_all_its_files(mycelia,
 
 def test_a_resumed_run_goes_on_from_the_weights_and_steps_of_the_first(mycelia):
     first = finish(mycelia("train", "a3c-cartpole", *SHORT, "--json"))
-    words = ("limits.max_env_steps=9000", f"resume={first['run_dir']}", "--json")
+    # Workers that take thousands of steps a second are past the first limit by some of them.
+    limit = first["env_steps"] + 3000
+    words = (f"limits.max_env_steps={limit}", f"resume={first['run_dir']}", "--json")
 
     second = finish(mycelia("train", "a3c-cartpole", *SHORT, *words))
 
-    assert second["env_steps"] >= 9000
+    assert second["env_steps"] >= limit
     assert second["learner_steps"] >= first["learner_steps"]
