@@ -4,10 +4,11 @@
 
 The server runs in a process of its own, as do the readers, eight threads to a process. Prints
 whole pulls per second of a model of 10 million float32 weights from one server and split over
-two (JSON: by number of shards, then of readers), gradients applied per second by
-shared RMSProp for three sizes of model, and where the time goes: in the optimizer itself, in the
-rest of updates (averaging, copying, encoding), and in everything else (transport, checks,
-waiting). With `--json` the last line is one object.
+two (JSON: `pulls` by number of shards, then of readers), gradients applied per second by
+shared RMSProp for three sizes of model (`gradients`, and `split_gradients` over two servers), and
+where the time goes: in the first server's optimizer itself, in the rest of its updates (averaging,
+copying, encoding), and in everything else (transport, checks, waiting). With `--json` the last
+line is one object.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON as the last line")
     arguments = parser.parse_args()
     pulls: dict[str, dict[str, dict[str, float]]] = {}
-    gradients: dict[str, dict[str, float]] = {}
+    gradients: dict[int, dict[str, dict[str, float]]] = {}
     for shards, readers in itertools.product(arguments.shards, arguments.readers):
         figures = measure_pulls(readers, arguments.seconds, shards)
         pulls.setdefault(str(shards), {})[str(readers)] = figures
@@ -52,16 +53,19 @@ def main() -> None:
             f"{shards} shards, {readers:>3} readers: {figures['pulls_per_second']:8.2f} pulls/s "
             f"{figures['megabytes_per_second']:8.1f} MB/s"
         )
-    for name, size in SIZES.items():
-        figures = measure_gradients(size, arguments.seconds)
-        gradients[name] = figures
+    for shards, name in itertools.product((1, 2), SIZES):
+        figures = measure_gradients(SIZES[name], arguments.seconds, shards)
+        gradients.setdefault(shards, {})[name] = figures
         print(
-            f"{name:>4} weights: {figures['applied_per_second']:8.1f} gradients/s, of the time "
+            f"{shards} shards, {name:>4} weights: "
+            f"{figures['applied_per_second']:8.1f} gradients/s, of the time "
             f"{figures['optimizer_share']:.0%} optimizer, {figures['update_share']:.0%} rest of "
             f"updates, {figures['other_share']:.0%} transport, checks and waiting"
         )
     if arguments.json:
-        print(json.dumps({"pulls": pulls, "gradients": gradients}))
+        print(
+            json.dumps({"pulls": pulls, "gradients": gradients[1], "split_gradients": gradients[2]})
+        )
 
 
 def measure_pulls(readers: int, seconds: float, shards: int) -> dict[str, float]:
@@ -120,9 +124,12 @@ def read(
     in_threads([pull] * count)
 
 
-def measure_gradients(size: int, seconds: float) -> dict[str, float]:
+def measure_gradients(size: int, seconds: float, shards: int) -> dict[str, float]:
     """Returns gradients applied per second, with weights in each answer, and shares of time."""
-    with serve(size) as (address, run_id), GradientClient(address, run_id) as watch:
+    with (
+        serve(size, shards=shards) as (address, run_id),
+        GradientClient(address, run_id) as watch,
+    ):
         in_threads([pusher(address, run_id, size, f"warm-up {n}", 0.5) for n in range(PUSHERS)])
         before, start = watch.info(), time.monotonic()
         in_threads([pusher(address, run_id, size, str(n), seconds) for n in range(PUSHERS)])
@@ -144,17 +151,21 @@ def pusher(
 
     def push() -> None:
         gradients = {name: array + 1e-3 for name, array in tensors(size).items()}
-        end, sequence, version = time.monotonic() + seconds, 0, 1
-        with GradientClient(address, run_id) as client:
-            while time.monotonic() < end:
+        end, sequence = time.monotonic() + seconds, 0
+        with GradientClient(address, run_id) as client, ParamClient(address, run_id) as params:
+            weights = params.get()
+            while weights and time.monotonic() < end:
                 sequence += 1
-                version = client.push(
+                result = client.push(
                     gradients,
-                    version=version,
+                    version=weights.version,
+                    placement=weights.placement,
                     worker_id=worker_id,
                     sequence=sequence,
                     sample_count=1,
-                ).version
+                )
+                # With several servers, one may have gone on to newer weights meanwhile.
+                weights = result.weights or params.get()
 
     return push
 

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from mycelia_core.clients.gradients import GradientClient
 from mycelia_core.clients.params import ParamClient
 from mycelia_core.clients.run import RunClient
+from mycelia_core.rpc.errors import UnavailableError
 from mycelia_param_server.server import ParamServer
+from mycelia_param_server.shard import WeightShard
 
 CONFIG_JSON = json.dumps(
     {"name": "test", "env": {"id": "CartPole-v1"}, "algorithm": {"name": "dqn"}}
@@ -51,6 +53,31 @@ class ParamServerThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
 
+class ShardThread:
+    """A further parameter server of a run, on an event loop in a thread of its own."""
+
+    def __init__(self, registry: str) -> None:
+        self._stopping = threading.Event()
+        started = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(registry, started)), daemon=True
+        )
+        self._thread.start()
+        assert started.wait(10)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(10)
+
+    async def _serve(self, registry: str, started: threading.Event) -> None:
+        shard = WeightShard("127.0.0.1:0", max_weight_bytes=2**30)
+        await shard.start()
+        started.set()
+        with contextlib.suppress(UnavailableError):  # the registry may be the first to go
+            await shard.serve_run(registry, "", self._stopping)
+        await shard.stop()
+
+
 class ParamServerProcess:
     """A parameter server as it really runs: `python -m mycelia_param_server`."""
 
@@ -82,6 +109,20 @@ def start_param_server() -> Iterator[Callable[..., ParamServerThread]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def start_shard(start_param_server: Callable[..., ParamServerThread]) -> Iterator[Any]:
+    """Starts further parameter servers, and stops them before those that they belong to."""
+    shards = []
+
+    def start(registry: str) -> ShardThread:
+        shards.append(ShardThread(registry))
+        return shards[-1]
+
+    yield start
+    for shard in shards:
+        shard.stop()
 
 
 @pytest.fixture

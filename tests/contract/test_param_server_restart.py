@@ -171,6 +171,57 @@ def test_updates_after_a_restart_are_those_that_would_have_been_without_it(start
         )
 
 
+def train(server, steps, *, publish, **gradients):
+    """Creates a run and makes pushes in it; returns the answer to the last."""
+    with RunClient(server.address) as client:
+        run = client.create_run("test", config_of("async-gradients", **gradients))
+    with (
+        ParamClient(server.address, run.run_id) as params,
+        GradientClient(server.address, run.run_id) as worker,
+    ):
+        if publish:
+            params.publish(weights(), learner_step=0, expected_version=0)
+        else:
+            wait_until(lambda: params.get() is not None)
+        for sequence in steps:
+            result = push(worker, sequence)
+        return result, worker.info()
+
+
+def test_a_new_run_goes_on_from_an_earlier_ones_weights_and_optimizer(
+    start, start_param_server_process, tmp_path
+):
+    settings = {"schedule": "linear", "optimizer": "adam"}
+    twin, _ = train(start(folder="twin"), range(1, 9), publish=True, **settings)
+    first = start()
+    train(first, range(1, 6), publish=True, **settings)
+    first.process.terminate()
+    assert first.process.wait(10) == 0
+
+    second = start_param_server_process("--restore", str(tmp_path / "checkpoints"))
+    last, info = train(second, range(6, 9), publish=False, **settings)
+
+    assert last.version == twin.version == 9
+    for name, tensor in twin.weights.tensors.items():
+        np.testing.assert_array_equal(last.weights.tensors[name], tensor)
+    assert info.update_count == 8
+    assert dict(info.push_counts) == {"applied": 3}, "what was counted is this run's own"
+
+
+def test_a_new_run_with_another_optimizer_begins_anew(start, start_param_server_process, tmp_path):
+    first = start()
+    train(first, range(1, 3), publish=True, optimizer="adam")
+    first.process.terminate()
+    first.process.wait(10)
+
+    second = start_param_server_process("--restore", str(tmp_path / "checkpoints"))
+    result, _ = train(second, range(1, 2), publish=True, optimizer="rmsprop")
+
+    assert result.version == 2
+    second.process.terminate()
+    assert "is of optimizer adam, this run has rmsprop" in second.process.stderr.read()
+
+
 def test_a_push_repeated_over_a_restart_is_applied_once(start, tmp_path):
     server = start()
     with RunClient(server.address) as client:

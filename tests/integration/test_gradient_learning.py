@@ -31,6 +31,11 @@ def test_pendulum_is_solved_with_continuous_actions_and_normalisation(mycelia):
     assert result["eval_return_mean"] >= -250
 
 
+@pytest.mark.parametrize("preset", ["a3c-cartpole", "a2c-cartpole"])
+def test_weights_on_two_parameter_servers_learn_as_well(mycelia, preset):
+    assert train(mycelia, preset, "param_server.shards=2")["solved"]
+
+
 def test_a_straggler_may_be_left_out_of_each_round(mycelia):
     words = ("actor.count=3", "gradients.drop_workers=1")
 

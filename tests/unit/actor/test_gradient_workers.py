@@ -148,7 +148,7 @@ class Answers:
         self._stop = stop
         self.pushed_versions = []
 
-    def push(self, gradient, version):
+    def push(self, gradient, version, placement):
         self.pushed_versions.append(version)
         answer = self._answers.pop(0)
         if not self._answers:

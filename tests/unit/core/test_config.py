@@ -35,11 +35,3 @@ def test_a_config_cannot_be_changed():
 
     with pytest.raises(ValidationError, match="frozen"):
         config.seed = 2
-
-
-@pytest.mark.parametrize("topology", ["async-gradients", "sync-gradients"])
-def test_weights_that_the_server_trains_are_not_split(topology):
-    config = MINIMAL | {"topology": topology, "param_server": {"shards": 2}}
-
-    with pytest.raises(ValidationError, match=r"param_server\.shards=2 needs topology=replay"):
-        RunConfig.model_validate(config)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from mycelia_param_server.gradient_intake import Push
-from mycelia_param_server.push_figures import STALENESS_BOUNDS, PushFigures
 from mycelia_param_server.rounds import Round, Rounds
 
 
@@ -95,21 +94,3 @@ async def test_the_mean_of_many_is_exact_to_float32_where_float32_sums_are_not()
         full.add(push([1e6 if index % 2 else -1e6 + 0.5], samples=17))
 
     assert full.mean()[0] == pytest.approx(0.25, abs=1e-6)
-
-
-@pytest.mark.parametrize(("staleness", "bucket"), [(0, 0), (1, 1), (3, 3), (4, 3), (5, 4)])
-def test_staleness_falls_into_the_bucket_that_bounds_it(staleness, bucket):
-    figures = PushFigures()
-
-    figures.observe_staleness(staleness)
-
-    assert figures.staleness.index(1) == bucket
-    assert STALENESS_BOUNDS[bucket] >= staleness
-
-
-def test_staleness_beyond_all_bounds_is_counted_last():
-    figures = PushFigures()
-
-    figures.observe_staleness(10**9)
-
-    assert figures.staleness[-1] == 1

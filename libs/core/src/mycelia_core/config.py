@@ -257,6 +257,10 @@ class ReplayConfig(TableConfig):
     checkpoint_period_seconds: float = Field(60.0, ge=0)
     """Seconds between checkpoints of a server with a --checkpoint-dir; 0 for on request only."""
 
+    keep_rows: bool = True
+    """Local runs: whether the run folder gets checkpoints of the tables, as large as these are,
+    for a run that goes on from it (`resume=`) to begin with."""
+
     shard_timeout_seconds: float = Field(10.0, gt=0)
     """With several shards: who is silent for so long is left out until it is back."""
 
@@ -355,7 +359,7 @@ class ParamServerConfig(Section):
     """What float32 weights and gradients are sent as; the originals stay float32."""
 
     shards: int = Field(1, ge=1, le=16)
-    """Servers that the weights are split over by tensor, balanced by bytes; topology replay."""
+    """Servers that the weights are split over by tensor, balanced by bytes."""
 
 
 class NetworkConfig(Section):
@@ -400,7 +404,8 @@ class LimitsConfig(Section):
     """Environment steps over all actors."""
 
     max_updates: int = Field(0, ge=0)
-    """Updates the parameter server applies; schedules end here. 0 for no limit."""
+    """Updates of the weights, whoever makes them; the schedules of `gradients` end here, too.
+    0 for no limit."""
 
 
 class RunConfig(Section):
@@ -430,12 +435,3 @@ class RunConfig(Section):
     network: NetworkConfig = NetworkConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     limits: LimitsConfig = LimitsConfig()
-
-    @model_validator(mode="after")
-    def _shards_have_no_optimizer(self) -> "RunConfig":
-        if self.param_server.shards > 1 and self.topology != "replay":
-            raise ValueError(
-                f"param_server.shards={self.param_server.shards} needs topology=replay, "
-                f"got {self.topology}: only one server applies gradients"
-            )
-        return self

@@ -13,11 +13,16 @@ def balance(tensors: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, N
 
     The largest first, each to the group that is the lightest so far: no group is heavier than
     4/3 of what is best (Graham 1969). The same tensors are always split in the same way. Running
-    statistics, which are small, stay together in the first group, which is empty only if all are.
+    statistics, which are small, stay together in the first group, which also has the largest
+    tensor: it is empty only if all are.
     """
     groups: list[dict[str, NDArray[Any]]] = [{} for _ in range(count)]
     sizes = [0] * count
-    for name in sorted(tensors, key=lambda name: (-tensors[name].nbytes, name)):
+
+    def rank(name: str) -> tuple[bool, int, str]:
+        return name.startswith(STATISTICS), -tensors[name].nbytes, name
+
+    for name in sorted(tensors, key=rank):
         lightest = 0 if name.startswith(STATISTICS) else sizes.index(min(sizes))
         groups[lightest][name] = tensors[name]
         sizes[lightest] += tensors[name].nbytes

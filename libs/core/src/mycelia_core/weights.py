@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,9 @@ class Weights:
     tensors: Mapping[str, NDArray[Any]]
     publish_time: float = 0.0
     """When the server took them in, in seconds since 1970."""
+
+    placement: Mapping[str, str] = field(default_factory=dict)
+    """By tensor, the address of the server that keeps it, where that is not the run's first."""
 
 
 def narrow(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

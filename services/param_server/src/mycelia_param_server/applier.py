@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from mycelia_algorithms.ops.normalisation import merge_statistics
-from mycelia_algorithms.optim.clip import clip_by_global_norm
+from mycelia_algorithms.optim.clip import shorten
 from mycelia_algorithms.optim.factory import Optimizer, build_optimizer
 from mycelia_algorithms.optim.schedules import LearningRate
 from mycelia_core.config import GradientsConfig
@@ -25,7 +25,7 @@ class Applier:
     """The weights in one vector, and the optimizer that moves them. One caller at a time.
 
     Attributes:
-      optimizer_seconds: how long clipping and steps have taken so far.
+      optimizer_seconds: how long norms, clipping and steps have taken so far.
       learning_rate: of the last step.
       gradient_norm: of the last gradient, before clipping.
     """
@@ -69,26 +69,29 @@ class Applier:
         """How many updates have been made in all; the schedule follows it."""
         return self._first_update + self._optimizer.step_count
 
-    def apply(self, gradient: NDArray[np.float32], scale: float = 1.0) -> bool:
+    def norm(self, gradient: NDArray[np.float32]) -> float:
+        """Returns the Euclidean norm of a gradient [P]."""
+        start = time.perf_counter()
+        norm = float(torch.linalg.vector_norm(torch.from_numpy(gradient)))
+        self.optimizer_seconds += time.perf_counter() - start
+        return norm
+
+    def apply(self, gradient: NDArray[np.float32], norm: float, scale: float = 1.0) -> None:
         """Clips the gradient and takes one step.
 
         Args:
           gradient: [P] the mean over all samples of the update; changed.
+          norm: how long it is, with what other servers have of it; finite.
           scale: multiplies the step size.
-
-        Returns:
-          whether a step was taken; not if the gradient's norm is not finite.
         """
         start = time.perf_counter()
         with torch.no_grad():
             flat = torch.from_numpy(gradient)
-            self.gradient_norm = float(clip_by_global_norm(flat, self._max_norm))
-            is_finite = np.isfinite(self.gradient_norm)
-            if is_finite:
-                self.learning_rate = scale * self._schedule.at(self.update_count)
-                self._optimizer.step(flat, self.learning_rate)
+            shorten(flat, torch.tensor(norm), self._max_norm)
+            self.gradient_norm = norm
+            self.learning_rate = scale * self._schedule.at(self.update_count)
+            self._optimizer.step(flat, self.learning_rate)
         self.optimizer_seconds += time.perf_counter() - start
-        return bool(is_finite)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns copies of the optimizer's vectors, by name."""

@@ -108,8 +108,8 @@ def write(folder: Path, checkpoint: Checkpoint) -> Path:
     return final
 
 
-def read_newest(folder: Path, run_id: str) -> Checkpoint | None:
-    """Reads the newest whole version of a run's weights; warns of broken ones."""
+def read_newest(folder: Path, run_id: str | None) -> Checkpoint | None:
+    """Reads the newest whole version of a run's weights, or of anybody's; warns of broken ones."""
     return next(_whole(folder, run_id), None)
 
 
@@ -124,14 +124,14 @@ def drop_others(folder: Path, run_id: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _whole(folder: Path, run_id: str) -> Iterator[Checkpoint]:
+def _whole(folder: Path, run_id: str | None) -> Iterator[Checkpoint]:
     for path in _versions(folder):
         try:
             checkpoint = _read(path)
         except BrokenCheckpointError as error:
             logger.warning("passing over a broken checkpoint: %s", error)
             continue
-        if checkpoint.state.get("run_id") == run_id:
+        if run_id in (None, checkpoint.state.get("run_id")):
             yield checkpoint
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +61,10 @@ class FutureVersionError(RefusedPushError):
     kind = "future_version"
 
 
+PartIds = Mapping[str, str]
+"""What a gradient's parts are called, by the address of the shard that keeps each."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Push:
     """One worker's gradient, whole and checked."""
@@ -78,6 +82,9 @@ class Push:
     """Increments, by full name."""
 
     metrics: Mapping[str, float]
+
+    elsewhere: PartIds = field(default_factory=dict)
+    """The parts that shards keep."""
 
 
 class GradientIntake:
@@ -143,6 +150,7 @@ class GradientIntake:
             gradient=gradient,
             statistics=self._statistics,
             metrics=dict(self._header.metrics),
+            elsewhere={shard.address: shard.part_id for shard in self._header.shards},
         )
 
     def _views(self) -> list[NDArray[np.uint8]]:

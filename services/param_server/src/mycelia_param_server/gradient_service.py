@@ -1,14 +1,14 @@
 """Serves the trainer; the contract of each method is written in params.proto."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia_core.rpc.errors import FailedPreconditionError, InvalidArgumentError
 from mycelia_param_server.gradient_intake import GradientIntake, Push, RefusedPushError
-from mycelia_param_server.push_figures import STALENESS_BOUNDS
 from mycelia_param_server.push_log import Answer
-from mycelia_param_server.trainer import INLINE_SIZE, Trainer
+from mycelia_param_server.trainer import Trainer
 from mycelia_param_server.weight_store import WeightStore
 
 Requests = AsyncIterator[pb.PushGradientsRequest]
@@ -34,7 +34,7 @@ async def take_in(trainer: Trainer, first: pb.PushGradientsRequest, requests: Re
                 raise RefusedPushError("parts: the push ended before its last part")
             request = following
             intake.add(request.parts)
-        if layout.size <= INLINE_SIZE:
+        if trainer.weights.thread.is_inline:
             return intake.finish()
         return await asyncio.to_thread(intake.finish)
     except InvalidArgumentError as error:
@@ -67,12 +67,21 @@ async def answer_to(
 
 def describe(trainer: Trainer, store: WeightStore) -> pb.GetGradientInfoResponse:
     """Describes what has become of the gradients."""
-    figures = trainer.figures
+    figures, shards = trainer.figures, trainer.weights.shards
+    # What a shard refuses never gets here.
+    refused = (Counter(info.push_counts) for info in (shards.infos if shards else []))
     response = pb.GetGradientInfoResponse(
         version=store.newest.version,
-        push_counts=figures.counts,
-        staleness_counts=figures.staleness,
-        staleness_bounds=STALENESS_BOUNDS,
+        push_counts=sum(refused, figures.counts),
+        staleness_counts=figures.staleness.counts,
+        staleness_bounds=map(int, figures.staleness.bounds),
+        staleness_sum=int(figures.staleness.sum),
+        staleness_max=int(figures.staleness.max),
+        scaled_push_count=figures.scaled,
+        round_counts=figures.rounds.counts,
+        round_bounds=figures.rounds.bounds,
+        round_seconds=figures.rounds.sum,
+        straggler_count=figures.stragglers,
         worker_count=trainer.rounds.worker_count,
     )
     if trainer.master:

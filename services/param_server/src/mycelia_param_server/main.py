@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
-    metrics = Metrics() if arguments.metrics_port is not None else None
+    metrics = _serve_metrics(arguments)
     server = ParamServer(
         arguments.bind,
         metrics=metrics,
@@ -46,11 +46,10 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
         max_weight_bytes=arguments.max_weight_bytes,
         checkpoint_dir=arguments.checkpoint_dir,
         checkpoint_period_seconds=arguments.checkpoint_period_seconds,
+        restore_from=arguments.restore,
         # Who comes for a new run must not be told that the last one is over.
         keep_finished=not arguments.exit_after_run,
     )
-    if metrics:
-        metrics.serve(arguments.bind.rpartition(":")[0].strip("[]"), arguments.metrics_port)
     await server.start()
     sys.stdout.write(f"ready address={server.address}\n")
     sys.stdout.flush()
@@ -64,7 +63,8 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
 
 
 async def _serve_shard(arguments: argparse.Namespace, stop: StopSignal) -> None:
-    shard = WeightShard(arguments.bind, arguments.max_weight_bytes)
+    metrics = _serve_metrics(arguments)
+    shard = WeightShard(arguments.bind, arguments.max_weight_bytes, metrics)
     await shard.start()
     sys.stdout.write(f"ready address={shard.address}\n")
     sys.stdout.flush()
@@ -72,6 +72,16 @@ async def _serve_shard(arguments: argparse.Namespace, stop: StopSignal) -> None:
         await shard.serve_run(arguments.join, arguments.advertise, stop.stopping)
     finally:
         await shard.stop()
+        if metrics:
+            metrics.close()
+
+
+def _serve_metrics(arguments: argparse.Namespace) -> Metrics | None:
+    if arguments.metrics_port is None:
+        return None
+    metrics = Metrics()
+    metrics.serve(arguments.bind.rpartition(":")[0].strip("[]"), arguments.metrics_port)
+    return metrics
 
 
 async def _either(*waits: Coroutine[None, None, None]) -> None:
@@ -129,6 +139,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="DIR",
         help="where to keep run and weights for a server that takes this one's place; "
         "what is there already is gone on from (default: nowhere)",
+    )
+    parser.add_argument(
+        "--restore",
+        type=Path,
+        metavar="DIR",
+        help="an earlier run's checkpoints: a new run with gradients goes on from its weights and "
+        "optimizer",
     )
     parser.add_argument(
         "--checkpoint-period-seconds",

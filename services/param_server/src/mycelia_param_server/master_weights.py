@@ -47,42 +47,47 @@ class MasterWeights:
         """How many updates went into the published weights."""
         self.applier: Applier = _build_applier(self.values, config, max_updates, self.first_update)
 
+    def norm(self, gradient: NDArray[np.float32]) -> float:
+        """Returns the Euclidean norm of a gradient [P]."""
+        start = time.perf_counter()
+        norm = self.applier.norm(gradient)
+        self.timing.update_seconds += time.perf_counter() - start
+        return norm
+
     def update(
         self,
         version: int,
         gradient: NDArray[np.float32],
+        norm: float,
         statistics: Iterable[Statistics] = (),
         scale: float = 1.0,
-    ) -> FlatSnapshot | None:
+    ) -> FlatSnapshot:
         """Makes the next version.
 
         Args:
           version: what it is to be called.
           gradient: [P] changed.
+          norm: how long the gradient is, with what other servers have of it; finite.
           statistics: increments to be merged.
           scale: multiplies the step size.
-
-        Returns:
-          the new version; None if the gradient was left out because its norm is not finite.
         """
         start = time.perf_counter()
-        if not self.applier.apply(gradient, scale):
-            return None
+        self.applier.apply(gradient, norm, scale)
         for increments in statistics:
             self.statistics |= self.applier.merge_statistics(self.statistics, increments)
         snapshot = self.snapshot(version)
         self.timing.update_seconds += time.perf_counter() - start
         return snapshot
 
-    def snapshot(self, version: int) -> FlatSnapshot:
-        """Copies the weights as they are."""
+    def snapshot(self, version: int, wire_dtype: np.dtype[Any] | None = None) -> FlatSnapshot:
+        """Copies the weights as they are; to be sent as `wire_dtype`, if not as the run's."""
         return FlatSnapshot(
             version=version,
             learner_step=self.applier.update_count,
             layout=self.layout,
             values=self.values.copy(),
             statistics=dict(self.statistics),
-            wire_dtype=self._wire_dtype,
+            wire_dtype=wire_dtype or self._wire_dtype,
             timing=self.timing,
         )
 

@@ -1,9 +1,9 @@
 """The parts of versions that a shard keeps, by name."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
 
 from mycelia_core.rpc.errors import NotFoundError
+from mycelia_param_server.snapshot import Snapshot
 
 KEPT_BYTES = 64 * 1024 * 1024
 """How much is kept of those put here last, and of those that are to be kept for longer."""
@@ -20,12 +20,12 @@ class PartStore:
         self._recent = _Bounded(max_bytes)
         self._kept = _Bounded(max_bytes)
 
-    def put(self, part_id: str, responses: Sequence[bytes]) -> None:
-        """Keeps the responses that carry a part, and lets go of the oldest ones."""
-        self._recent.put(part_id, responses)
+    def put(self, part_id: str, part: Snapshot, *, keep: bool = False) -> None:
+        """Keeps a part, with `keep` for longer, and lets go of the oldest ones."""
+        (self._kept if keep else self._recent).put(part_id, part)
 
-    def find(self, part_id: str, *, keep: bool = False) -> Sequence[bytes]:
-        """Returns the responses that carry a part.
+    def find(self, part_id: str, *, keep: bool = False) -> Snapshot:
+        """Returns a part.
 
         Args:
           part_id: its name.
@@ -34,12 +34,22 @@ class PartStore:
         Raises:
           NotFoundError: it has never been here, or is no longer kept.
         """
-        responses = self._recent.parts.get(part_id) or self._kept.parts.get(part_id)
-        if responses is None:
+        part = self._recent.parts.get(part_id) or self._kept.parts.get(part_id)
+        if part is None:
             raise NotFoundError(f"part_id: {part_id!r} is not kept here")
         if keep:
-            self._kept.put(part_id, responses)
-        return responses
+            self._kept.put(part_id, part)
+        return part
+
+    @property
+    def part_count(self) -> int:
+        """How many parts are kept; one that is kept for longer may count twice."""
+        return len(self._recent.parts) + len(self._kept.parts)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes those parts have."""
+        return self._recent.nbytes + self._kept.nbytes
 
     def __contains__(self, part_id: str) -> bool:
         """Whether a part is here."""
@@ -50,20 +60,16 @@ class _Bounded:
     """A few parts, the oldest ones let go of."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.parts: OrderedDict[str, Sequence[bytes]] = OrderedDict()
+        self.parts: OrderedDict[str, Snapshot] = OrderedDict()
         self._max_bytes = max_bytes
-        self._bytes = 0
+        self.nbytes = 0
 
-    def put(self, part_id: str, responses: Sequence[bytes]) -> None:
+    def put(self, part_id: str, part: Snapshot) -> None:
         if part_id in self.parts:
             self.parts.move_to_end(part_id)
             return
-        self.parts[part_id] = responses
-        self._bytes += _size(responses)
-        while len(self.parts) > KEPT_AT_LEAST and self._bytes > self._max_bytes:
+        self.parts[part_id] = part
+        self.nbytes += part.nbytes
+        while len(self.parts) > KEPT_AT_LEAST and self.nbytes > self._max_bytes:
             _, oldest = self.parts.popitem(last=False)
-            self._bytes -= _size(oldest)
-
-
-def _size(responses: Sequence[bytes]) -> int:
-    return sum(len(response) for response in responses)
+            self.nbytes -= oldest.nbytes

@@ -1,13 +1,15 @@
 """Synchronous rounds: whose gradients are in, how many are enough, and their mean."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mycelia_param_server.gradient_intake import Push
+from mycelia_param_server.gradient_intake import PartIds, Push
+from mycelia_param_server.mean import GradientSum
 from mycelia_param_server.push_log import Answer
 
 
@@ -21,6 +23,8 @@ class Round:
     def __init__(self, version: int, size: int) -> None:
         """Starts with none of `size` weights each."""
         self.version = version
+        self.open_time = time.monotonic()
+        """When it was opened, by its first push."""
         self.came: set[str] = set()
         """The workers whose gradients are in."""
         self.closed: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -28,26 +32,25 @@ class Round:
         self.timer: asyncio.TimerHandle | None = None
         self.statistics: list[Mapping[str, NDArray[np.float64]]] = []
         """Increments to be merged."""
-        self._sum = np.zeros(size)
-        self._sample_count = 0
+        self.elsewhere: list[PartIds] = []
+        """The parts of the gradients that shards keep."""
+        self._sum = GradientSum(size)
         self._metrics: Counter[str] = Counter()
         self._metric_samples: Counter[str] = Counter()
 
     def add(self, push: Push) -> None:
         """Adds a gradient, weighted by its sample count."""
-        # In float64: the mean of many workers is the gradient of their joined batch, to float32.
-        self._sum += np.multiply(push.gradient, push.sample_count, dtype=np.float64)
-        self._sample_count += push.sample_count
+        self._sum.add(push.gradient, push.sample_count)
         for name, value in push.metrics.items():
             self._metrics[name] += value * push.sample_count  # type: ignore[assignment]
             self._metric_samples[name] += push.sample_count
         if push.statistics:
             self.statistics.append(push.statistics)
+        self.elsewhere.append(push.elsewhere)
 
     def mean(self) -> NDArray[np.float32]:
         """Returns [P] the mean over all samples of all workers."""
-        with np.errstate(over="ignore"):
-            return (self._sum / self._sample_count).astype(np.float32)
+        return self._sum.mean()
 
     def mean_metrics(self) -> dict[str, float]:
         """Returns each metric's mean over the samples of the workers that sent it."""

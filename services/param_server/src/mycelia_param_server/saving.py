@@ -85,22 +85,28 @@ class Saver:
         else:
             self._store.advance(_load_published(saved))
         self._saved_version = self._store.newest.version
-        logger.info("run %s is back, with version %d", run.run_id, self._saved_version)
+        logger.info("run %s is back, with version %d", run.run_id, saved.state["version"])
 
     async def save_if_due(self, trainer: Trainer | None) -> None:
         """Writes what is due; errors are logged, and it is tried again."""
         now = time.monotonic()
         is_due = now >= self._next_time
         is_news = self._registry.revision != self._saved_revision
+        # The shards of the weights leave a moment after the run has finished.
+        is_over = is_news and self._has_finished()
         is_first = self._store.newest.version and not self._saved_version
         if not (is_due or is_news or is_first):
             return
         if is_due:
             self._next_time = now + self._period_seconds
         try:
-            await self.save(trainer, with_weights=bool(is_due or is_first))
+            await self.save(trainer, with_weights=bool(is_due or is_first or is_over))
         except (OSError, StatusError):  # a TimeoutError is an OSError
             logger.exception("a checkpoint could not be written to %s", self._folder)
+
+    def _has_finished(self) -> bool:
+        run = self._registry.run
+        return run is not None and run.phase is Phase.FINISHED
 
     async def save(self, trainer: Trainer | None, *, with_weights: bool = True) -> None:
         """Writes the registry, and the weights if there are newer ones than those on disk.

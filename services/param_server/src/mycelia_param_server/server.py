@@ -10,11 +10,14 @@ from mycelia_core.config import RunConfig
 from mycelia_core.rpc.errors import StatusError
 from mycelia_core.rpc.metrics import Metrics
 from mycelia_core.rpc.server import Server
-from mycelia_param_server.exports import member_readings
+from mycelia_param_server.earlier_run import go_on_here, read_earlier
+from mycelia_param_server.exports import member_readings, weight_readings
 from mycelia_param_server.param_service import SERVICE_NAME, ParamService, add_param_service
 from mycelia_param_server.registry import Run, RunRegistry
 from mycelia_param_server.run_servicer import RunServicer
 from mycelia_param_server.saving import Saver
+from mycelia_param_server.shard_group import ShardGroup
+from mycelia_param_server.shard_recovery import ShardRecovery
 from mycelia_param_server.trainer import TOPOLOGIES, Trainer
 from mycelia_param_server.weight_store import WeightStore
 
@@ -48,6 +51,7 @@ class ParamServer:
         max_weight_bytes: int = DEFAULT_MAX_WEIGHT_BYTES,
         checkpoint_dir: Path | None = None,
         checkpoint_period_seconds: float = DEFAULT_CHECKPOINT_PERIOD_SECONDS,
+        restore_from: Path | None = None,
         keep_finished: bool = True,
         metrics: Metrics | None = None,
     ) -> None:
@@ -60,11 +64,14 @@ class ParamServer:
           checkpoint_dir: where it keeps what it knows, and finds what a server
             before it knew; None to keep it in memory alone.
           checkpoint_period_seconds: how often weights are written there.
+          restore_from: an earlier run's checkpoints; the first run that is created goes on from
+            its weights and optimizer, if it has gradients.
           keep_finished: whether a run found there that has finished is kept for
             people to look at; if not, the server waits for a new one.
           metrics: counts its calls, and exports what members report.
         """
         self._keep_finished = keep_finished
+        self._restore_from = restore_from
         self._store = WeightStore()
         self._registry = RunRegistry(lease_seconds)
         self._params = ParamService(self._registry, self._store, max_weight_bytes)
@@ -73,7 +80,7 @@ class ParamServer:
         self._server.add(add_param_service, self._params, SERVICE_NAME)
         self._server.add(
             run_pb2_grpc.add_RunServiceServicer_to_server,
-            RunServicer(self._registry, self._store, self._begin),
+            RunServicer(self._registry, self._store, self._begin_new),
             run_pb2.DESCRIPTOR.services_by_name["RunService"].full_name,
         )
         self._saver = (
@@ -81,7 +88,9 @@ class ParamServer:
             if checkpoint_dir
             else None
         )
+        self._checkpoint_period_seconds = checkpoint_period_seconds
         self._tasks: list[asyncio.Task[None]] = []
+        self._recovering: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -98,6 +107,7 @@ class ParamServer:
         self._restore()
         if self._metrics:
             self._metrics.add(lambda: member_readings(self._registry))
+            self._metrics.add(lambda: weight_readings(self._store, self._params.trainer))
         await self._server.start()
         self._tasks.append(asyncio.create_task(self._watch_run()))
         if self._saver:
@@ -122,8 +132,10 @@ class ParamServer:
                 await task
         if self._saver:
             await self._save_at_last(self._saver)
-        if self._params.trainer:
-            self._params.trainer.stop()
+        recovering = self._end_trainer()
+        if recovering:
+            with contextlib.suppress(asyncio.CancelledError):
+                await recovering
 
     async def _save_at_last(self, saver: Saver) -> None:
         try:
@@ -138,19 +150,40 @@ class ParamServer:
             self._begin(run)
             self._saver.restore_weights(run, self._params.trainer)
 
+    def _begin_new(self, run: Run) -> None:
+        self._begin(run)
+        folder, self._restore_from = self._restore_from, None
+        trainer = self._params.trainer
+        saved = read_earlier(folder, trainer.config) if folder and trainer else None
+        if trainer and saved:
+            trainer.saved = saved
+            if not trainer.weights.shards:
+                self._recovering = asyncio.create_task(go_on_here(trainer))
+
     def _begin(self, run: Run) -> None:
         """Forgets another run's weights, and prepares for this one's gradients, if it has any."""
         self._store.clear()
         if self._saver:
             self._saver.forget()
+        self._end_trainer()
+        config = RunConfig.model_validate_json(run.config_json)
+        if config.topology not in TOPOLOGIES:
+            return
+        shards = ShardGroup(run.run_id) if config.param_server.shards > 1 else None
+        trainer = Trainer(config, self._store, run.members.is_gone, shards)
+        self._params.trainer = trainer
+        if shards:
+            recovery = ShardRecovery(trainer, shards, run, self._checkpoint_period_seconds)
+            self._recovering = asyncio.create_task(recovery.watch())
+
+    def _end_trainer(self) -> asyncio.Task[None] | None:
+        """Lets go of the run's gradients; returns what is still to be waited for."""
         if self._params.trainer:
             self._params.trainer.stop()
-        config = RunConfig.model_validate_json(run.config_json)
-        self._params.trainer = (
-            Trainer(config, self._store, run.members.is_gone)
-            if config.topology in TOPOLOGIES
-            else None
-        )
+        task, self._recovering, self._params.trainer = self._recovering, None, None
+        if task:
+            task.cancel()
+        return task
 
     async def _watch_run(self) -> None:
         # Calls end leases that have run out, too; this is for a quiet server.

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,12 +29,16 @@ class Snapshot(Protocol):
     def summary(self) -> pb.WeightsHeader:
         """Returns the header without tensors."""
 
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+
     async def responses(self) -> tuple[bytes, ...]:
         """Returns the messages that carry it.
 
-        `GetWeightsResponse`, `WatchWeightsResponse` and `PushGradientsResponse`
-        have the same fields, so the same bytes answer all three, and any number
-        of readers costs one encoding.
+        `GetWeightsResponse`, `WatchWeightsResponse`, `GetPartResponse` and
+        `PushGradientsResponse` have the same fields, so the same bytes answer
+        all four, and any number of readers costs one encoding.
         """
 
 
@@ -50,6 +54,11 @@ class EncodedSnapshot:
     def version(self) -> int:
         """The version; 0 for the empty snapshot before the first publish."""
         return self.header.version
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        return sum(len(response) for response in self.encoded)
 
     def summary(self) -> pb.WeightsHeader:
         """Returns the header without tensors."""
@@ -93,8 +102,16 @@ class FlatSnapshot:
     publish_time: float = field(default_factory=time.time)
     """In seconds since 1970."""
 
+    shards: Sequence[pb.ShardPart] = ()
+    """Where the rest of the version is."""
+
     _encoded: tuple[bytes, ...] = ()
     _encoding: asyncio.Task[tuple[bytes, ...]] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes, once it is encoded."""
+        return self.values.nbytes + self.values.size * self.wire_dtype.itemsize
 
     def summary(self) -> pb.WeightsHeader:
         """Returns the header without tensors."""
@@ -124,6 +141,7 @@ class FlatSnapshot:
         values = narrow(self.values, self.wire_dtype)
         header = self.summary()
         header.narrowed = values.dtype != np.float32
+        header.shards.extend(self.shards)
         snapshot = encode(header, {**self.layout.split(values), **self.statistics})
         self.timing.encoding_seconds += time.perf_counter() - start
         return snapshot.encoded

@@ -23,5 +23,16 @@ def clip_by_global_norm(gradient: Tensor, max_norm: float) -> Tensor:
       [] the Euclidean length before clipping.
     """
     norm: Tensor = torch.linalg.vector_norm(gradient)
-    gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+    shorten(gradient, norm, max_norm)
     return norm
+
+
+def shorten(gradient: Tensor, norm: Tensor, max_norm: float) -> None:
+    """Shortens, in place, a gradient of length `norm`, or a part of one, to at most `max_norm`.
+
+    Args:
+      gradient: [N] the part of it that is here; changed.
+      norm: [] the length of all of it.
+      max_norm: the length that is not exceeded.
+    """
+    gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))

@@ -49,8 +49,9 @@ def translated_errors(call: str) -> Iterator[None]:
 
 def from_rpc_error(error: grpc.RpcError, call: str) -> StatusError | TimeoutError:
     """Returns the error that a failed call stands for."""
-    code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
-    details = (error.details() if isinstance(error, grpc.Call) else None) or str(error)
+    has_status = isinstance(error, grpc.Call | grpc.aio.AioRpcError)
+    code = error.code() if has_status else grpc.StatusCode.UNKNOWN
+    details = (error.details() if has_status else None) or str(error)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return TimeoutError(f"{call}: no answer before the deadline")
     if code is grpc.StatusCode.CANCELLED:

@@ -1,5 +1,6 @@
 """The client of a parameter server that applies gradients: pushes them, gets weights back."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -11,15 +12,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mycelia.experience.v1 import tensor_pb2
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia.params.v1 import params_pb2_grpc
 from mycelia_core.clients.failures import translated_errors
+from mycelia_core.clients.gradient_parts import GradientParts
 from mycelia_core.clients.push_stream import PushStream
+from mycelia_core.clients.shard_channels import ShardChannels
 from mycelia_core.clients.waiting import Backoff, StoppedError
+from mycelia_core.clients.weight_parts import VersionReader, WeightParts
 from mycelia_core.parts import split, tensor_spec
 from mycelia_core.rpc.channel import open_channel
-from mycelia_core.rpc.errors import UnavailableError
-from mycelia_core.weights import STATISTICS, WIRE_DTYPES, Weights, WeightsReader, WireDtype, narrow
+from mycelia_core.rpc.errors import NotFoundError, UnavailableError
+from mycelia_core.weights import STATISTICS, WIRE_DTYPES, Weights, WireDtype, narrow
+
+logger = logging.getLogger(__name__)
 
 
 class PushOutcome(Enum):
@@ -53,7 +60,8 @@ class PushResult:
     """Versions between the push's and its application."""
 
     weights: Weights | None
-    """The weights of `version`, if they were asked for."""
+    """The weights of `version`, if they were asked for; None as well if one of several servers
+    has gone on to newer ones meanwhile."""
 
     metrics: Mapping[str, float]
     """The metrics of all whose gradients are in the update, averaged by sample count."""
@@ -94,6 +102,8 @@ class GradientClient:
         self._stop = stop or threading.Event()
         self._channel = open_channel(address)
         self._stub = params_pb2_grpc.ParamServiceStub(self._channel)
+        self._shards = ShardChannels()
+        self._parts = WeightParts(run_id)
         self._stream: PushStream | None = None
 
     def push(
@@ -106,6 +116,7 @@ class GradientClient:
         sample_count: int,
         statistics: Mapping[str, NDArray[Any]] | None = None,
         metrics: Mapping[str, float] | None = None,
+        placement: Mapping[str, str] | None = None,
         want_weights: bool = True,
         timeout: float = 60.0,
     ) -> PushResult:
@@ -122,6 +133,8 @@ class GradientClient:
             `statistics/<name>/count`, `.../mean`, `.../m2`. Merged if, and only
             if, the gradient is applied.
           metrics: numbers to be averaged with those of the other workers.
+          placement: `Weights.placement` of the weights of `version`: in a run with several
+            parameter servers, which of them takes which tensor.
           want_weights: whether the answer is to bring the newest weights.
           timeout: seconds for all of it, a server that is away and the wait for
             the round to close included.
@@ -132,10 +145,12 @@ class GradientClient:
             server's, as after its restart. Go on from fresh weights.
           FailedPreconditionError: the server holds another run, no weights, or
             a run without gradients.
-          UnavailableError: the server was away until the time was up.
+          UnavailableError: the server was away until the time was up; or, at once, one of
+            several is away, or they are others by now. Go on from fresh weights.
           TimeoutError: it did not answer in time.
           StoppedError: `stop` was set.
         """
+        placement = placement or {}
         arrays = self._wire_arrays(gradients, statistics or {})
         header = pb.PushHeader(
             run_id=self.run_id,
@@ -143,11 +158,14 @@ class GradientClient:
             sequence=sequence,
             version=version,
             sample_count=sample_count,
-            tensors=[tensor_spec(name, array) for name, array in arrays.items()],
             metrics=metrics or {},
             want_weights=want_weights,
         )
-        return self._push_until(header, arrays, time.monotonic() + timeout)
+        deadline = time.monotonic() + timeout
+        if placement:
+            return self._push_split(header, arrays, placement, deadline)
+        header.tensors.extend(_specs(arrays))
+        return self._push_until(header, arrays, deadline)
 
     def info(self, *, timeout: float = 5.0) -> pb.GetGradientInfoResponse:
         """Describes what has become of all workers' gradients so far."""
@@ -159,6 +177,8 @@ class GradientClient:
         """Closes stream and channel; a push that waits ends with `UnavailableError`."""
         if self._stream:
             self._stream.close()
+        self._shards.close()
+        self._parts.close()
         self._channel.close()
 
     def __enter__(self) -> Self:
@@ -190,7 +210,7 @@ class GradientClient:
         backoff = Backoff()
         while True:
             try:
-                return self._exchange(header, arrays, deadline)
+                return self._exchange(_requests(header, arrays), deadline)
             except UnavailableError:
                 if time.monotonic() >= deadline:
                     raise
@@ -198,20 +218,65 @@ class GradientClient:
             if self._stop.is_set():
                 raise StoppedError("stopped while pushing a gradient")
 
-    def _exchange(
-        self, header: pb.PushHeader, arrays: Mapping[str, NDArray[Any]], deadline: float
+    def _push_split(
+        self,
+        header: pb.PushHeader,
+        arrays: Mapping[str, NDArray[Any]],
+        placement: Mapping[str, str],
+        deadline: float,
     ) -> PushResult:
+        """Pushes once: servers that are others by now will not take the same parts later."""
+        timeout = max(0.0, deadline - time.monotonic())
+        parts = GradientParts(self._shards, header, arrays, placement, timeout)
+        own = {name: array for name, array in arrays.items() if name not in placement}
+        header.tensors.extend(_specs(own))
+        header.shards.extend(parts.describe())
+        return self._exchange(parts.held_back(_requests(header, own)), deadline)
+
+    def _exchange(self, requests: Iterator[pb.PushGradientsRequest], deadline: float) -> PushResult:
         if self._stream is None or self._stream.is_worn:
             if self._stream:
                 self._stream.close()
             self._stream = PushStream(self._stub, self.address, self._stop)
         try:
-            return _read(self._stream.exchange(_requests(header, arrays), deadline))
+            return self._read(self._stream.exchange(requests, deadline), deadline)
         except BaseException:
             # What is left of a broken answer must not be taken for the next one's.
             self._stream.close()
             self._stream = None
             raise
+
+    def _read(self, responses: Iterator[pb.PushGradientsResponse], deadline: float) -> PushResult:
+        reader: VersionReader | None = None
+        result = pb.PushResult()
+        for response in responses:
+            if response.HasField("result"):
+                result = response.result
+            if response.HasField("header"):
+                timeout = max(0.0, deadline - time.monotonic())
+                reader = self._parts.reader(response.header, timeout=timeout)
+            if reader:
+                reader.add(response.parts)
+        return PushResult(
+            outcome=PushOutcome(result.outcome),
+            version=result.version,
+            staleness=result.staleness,
+            weights=_finish(reader) if reader else None,
+            metrics=dict(result.metrics),
+        )
+
+
+def _finish(reader: VersionReader) -> Weights | None:
+    try:
+        return reader.finish()
+    except (NotFoundError, UnavailableError, TimeoutError) as error:
+        # The push itself was answered; a shard has gone on to newer weights, or is away.
+        logger.debug("no weights with an answer: %s", error)
+        return None
+
+
+def _specs(arrays: Mapping[str, NDArray[Any]]) -> list[tensor_pb2.TensorSpec]:
+    return [tensor_spec(name, array) for name, array in arrays.items()]
 
 
 def _requests(
@@ -226,22 +291,3 @@ def _requests(
         request.parts.extend(parts)
     request.last = True
     yield request
-
-
-def _read(responses: Iterator[pb.PushGradientsResponse]) -> PushResult:
-    reader: WeightsReader | None = None
-    result = pb.PushResult()
-    for response in responses:
-        if response.HasField("result"):
-            result = response.result
-        if response.HasField("header"):
-            reader = WeightsReader(response.header)
-        if reader:
-            reader.add(response.parts)
-    return PushResult(
-        outcome=PushOutcome(result.outcome),
-        version=result.version,
-        staleness=result.staleness,
-        weights=reader.finish() if reader else None,
-        metrics=dict(result.metrics),
-    )

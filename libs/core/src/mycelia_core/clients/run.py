@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from mycelia.params.v1 import params_pb2, params_pb2_grpc
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia.run.v1 import run_pb2_grpc
 from mycelia_core.clients.failures import translated_errors
@@ -44,6 +45,7 @@ class RunClient:
         self.address = address
         self._channel = open_channel(address)
         self._stub = run_pb2_grpc.RunServiceStub(self._channel)
+        self._params = params_pb2_grpc.ParamServiceStub(self._channel)
         self._run_id = ""
 
     def create_run(
@@ -69,6 +71,14 @@ class RunClient:
         """Describes the run, its members and its progress; any run if no id is given."""
         with translated_errors(f"GetRun at {self.address}"):
             return self._stub.GetRun(pb.GetRunRequest(run_id=run_id), timeout=timeout)
+
+    def gradient_info(
+        self, run_id: str, *, timeout: float = CALL_SECONDS
+    ) -> params_pb2.GetGradientInfoResponse:
+        """Describes what has become of the gradients that the registry's server applies."""
+        request = params_pb2.GetGradientInfoRequest(run_id=run_id)
+        with translated_errors(f"GetGradientInfo at {self.address}"):
+            return self._params.GetGradientInfo(request, timeout=timeout)
 
     def join(
         self,

@@ -1,21 +1,15 @@
 """Parts of versions that other servers keep: read and written side by side."""
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-
-import grpc
+from concurrent.futures import Future
 
 from mycelia.experience.v1 import tensor_pb2
 from mycelia.params.v1 import params_pb2 as pb
-from mycelia.params.v1 import shards_pb2, shards_pb2_grpc
+from mycelia.params.v1 import shards_pb2
 from mycelia_core.clients.failures import translated_errors
+from mycelia_core.clients.shard_channels import ShardChannels
 from mycelia_core.parts import split
-from mycelia_core.rpc.channel import open_channel
 from mycelia_core.weights import Weights, WeightsReader, make_header
-
-MAX_THREADS = 16
-"""How many shards are read from at once; there are rarely more."""
 
 
 class VersionReader:
@@ -53,9 +47,12 @@ class VersionReader:
         if not self._others:
             return own
         tensors = dict(own.tensors)
-        for other in self._others.values():
-            tensors |= other.result(self._timeout).tensors
-        return Weights(own.version, own.learner_step, tensors, own.publish_time)
+        placement: dict[str, str] = {}
+        for address, other in self._others.items():
+            part = other.result(self._timeout).tensors
+            tensors |= part
+            placement |= dict.fromkeys(part, address)
+        return Weights(own.version, own.learner_step, tensors, own.publish_time, placement)
 
 
 class WeightParts:
@@ -64,9 +61,7 @@ class WeightParts:
     def __init__(self, run_id: str) -> None:
         """Connects to nobody yet; headers say where parts are."""
         self._run_id = run_id
-        self._lock = threading.Lock()
-        self._channels: dict[str, grpc.Channel] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        self._shards = ShardChannels()
 
     def reader(
         self, header: pb.WeightsHeader, *, timeout: float, keep: bool = False
@@ -82,10 +77,13 @@ class WeightParts:
           InvalidArgumentError: the header is malformed.
         """
         others = {
-            shard.address: self._executor().submit(self._get, shard, timeout, keep)
-            for shard in header.shards
+            shard.address: self.fetch(shard, timeout=timeout, keep=keep) for shard in header.shards
         }
         return VersionReader(header, others, timeout)
+
+    def fetch(self, part: pb.ShardPart, *, timeout: float, keep: bool = False) -> "Future[Weights]":
+        """Begins to read one part; the future raises what `VersionReader.finish` does."""
+        return self._shards.submit(self._get, part, timeout, keep)
 
     def put(
         self, address: str, part_id: str, part: Weights, *, narrowed: bool, timeout: float
@@ -93,23 +91,17 @@ class WeightParts:
         """Begins to put a part on a shard; the future raises what `GetPart` and `PutPart` do."""
         header = make_header(part)
         header.narrowed = narrowed
-        return self._executor().submit(self._put, address, part_id, part, header, timeout)
+        return self._shards.submit(self._put, address, part_id, part, header, timeout)
 
     def close(self) -> None:
         """Ends what is under way, and closes all channels."""
-        with self._lock:
-            channels, self._channels = list(self._channels.values()), {}
-            threads, self._threads = self._threads, None
-        for channel in channels:
-            channel.close()
-        if threads:
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._shards.close()
 
     def _get(self, shard: pb.ShardPart, timeout: float, keep: bool) -> Weights:
         request = shards_pb2.GetPartRequest(run_id=self._run_id, part_id=shard.part_id, keep=keep)
         reader: WeightsReader | None = None
         with translated_errors(f"GetPart at the shard {shard.address}"):
-            for response in self._stub(shard.address).GetPart(request, timeout=timeout):
+            for response in self._shards.stub(shard.address).GetPart(request, timeout=timeout):
                 reader = reader or WeightsReader(response.header)
                 reader.add(response.parts)
         return (reader or WeightsReader(pb.WeightsHeader())).finish()
@@ -124,16 +116,4 @@ class WeightParts:
                 first = {}
 
         with translated_errors(f"PutPart at the shard {address}"):
-            self._stub(address).PutPart(requests(), timeout=timeout)
-
-    def _stub(self, address: str) -> shards_pb2_grpc.ShardServiceStub:
-        with self._lock:
-            if address not in self._channels:
-                self._channels[address] = open_channel(address)
-            return shards_pb2_grpc.ShardServiceStub(self._channels[address])
-
-    def _executor(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="shard")
-            return self._threads
+            self._shards.stub(address).PutPart(requests(), timeout=timeout)

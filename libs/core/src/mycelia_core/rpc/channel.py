@@ -1,6 +1,7 @@
 """Opens client channels: keep-alive, size limits, and retries of what is idempotent."""
 
 import json
+from typing import Any
 
 import grpc
 
@@ -15,7 +16,6 @@ IDEMPOTENT_METHODS: dict[str, tuple[str, ...]] = {
         "ExchangeCounts",
     ),
     "mycelia.params.v1.ParamService": ("GetWeights",),
-    "mycelia.params.v1.ShardService": ("GetPart",),
     "mycelia.run.v1.RunService": (
         "CreateRun",
         "GetRun",
@@ -44,17 +44,23 @@ def open_channel(address: str) -> grpc.Channel:
     Idempotent unary calls are repeated on `UNAVAILABLE` with exponential
     back-off and jitter, up to five times and within the call's deadline.
     """
-    return grpc.insecure_channel(
-        address,
-        options=[
-            *SHARED_OPTIONS,
-            ("grpc.enable_retries", 1),
-            ("grpc.service_config", _service_config()),
-            # A new server on the same port should be found within a second or two.
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 2_000),
-        ],
-    )
+    return grpc.insecure_channel(address, options=_options())
+
+
+def open_aio_channel(address: str) -> grpc.aio.Channel:
+    """Opens a channel like `open_channel`, for the event loop that runs."""
+    return grpc.aio.insecure_channel(address, options=_options())
+
+
+def _options() -> list[tuple[str, Any]]:
+    return [
+        *SHARED_OPTIONS,
+        ("grpc.enable_retries", 1),
+        ("grpc.service_config", _service_config()),
+        # A new server on the same port should be found within a second or two.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+    ]
 
 
 def _service_config() -> str:

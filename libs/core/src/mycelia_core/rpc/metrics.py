@@ -1,4 +1,4 @@
-"""What a server exports to Prometheus: its calls, and gauges that a service adds."""
+"""What a server exports to Prometheus: its calls, and figures that a service adds."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -8,7 +8,12 @@ from typing import Any
 
 import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from mycelia_core.rpc.errors import StatusError
@@ -28,6 +33,8 @@ class Reading:
 
     value: float
     labels: dict[str, str] = field(default_factory=dict)
+    is_total: bool = False
+    """Whether it only ever grows: a counter, with `_total` behind its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +198,8 @@ class _Reader(Collector):
                     labels, buckets=_buckets(reading), sum_value=reading.sum
                 )
             else:
-                family = self._family(families, reading, GaugeMetricFamily)
-                family.add_metric(labels, reading.value)
+                kind = CounterMetricFamily if reading.is_total else GaugeMetricFamily
+                self._family(families, reading, kind).add_metric(labels, reading.value)
         return families.values()
 
     def _read_on_loop(self) -> Readings:

@@ -1,6 +1,7 @@
 """The worker's loop: unroll, differentiate, push, take over what came of it."""
 
 import threading
+from collections.abc import Mapping
 from typing import Protocol
 
 from mycelia_actor.gradients.collector import RolloutCollector
@@ -39,6 +40,7 @@ class GradientLoop:
         self._pusher = pusher
         self._reporter = reporter
         self._version = 0
+        self._placement: Mapping[str, str] = {}
 
     def run(self, weights: Weights, stop: threading.Event) -> None:
         """Works from these weights on until `stop` is set.
@@ -58,7 +60,7 @@ class GradientLoop:
     def _sub_step(self, index: int) -> bool:
         """Computes and pushes one gradient; returns whether the rollout is good for another."""
         gradient = self._source.gradient(index)
-        result = self._pusher.push(gradient, self._version)
+        result = self._pusher.push(gradient, self._version, self._placement)
         self._reporter.add_gradient(gradient)
         if result is None or result.weights is None:
             self._load(self._pusher.fresh_weights())
@@ -69,4 +71,4 @@ class GradientLoop:
 
     def _load(self, weights: Weights) -> None:
         self._source.load(weights.tensors, weights.version)
-        self._version = weights.version
+        self._version, self._placement = weights.version, weights.placement

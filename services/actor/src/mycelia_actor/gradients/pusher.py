@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,7 @@ from mycelia_core.clients.params import ParamClient
 from mycelia_core.clients.waiting import Backoff, StoppedError
 from mycelia_core.rpc.errors import (
     InvalidArgumentError,
+    NotFoundError,
     ResourceExhaustedError,
     UnavailableError,
 )
@@ -86,11 +88,19 @@ class Pusher:
         self.counts = PushCounts()
         """What became of them so far."""
 
-    def push(self, gradient: Gradient, version: int) -> PushResult | None:
-        """Pushes a gradient computed at `version` and returns the answer, with new weights.
+    def push(
+        self, gradient: Gradient, version: int, placement: Mapping[str, str]
+    ) -> PushResult | None:
+        """Pushes a gradient and returns the answer, with new weights.
+
+        Args:
+          gradient: what to push.
+          version: of the weights that it was computed at.
+          placement: which of several servers kept which tensor of them.
 
         Returns:
-          None if the gradient was refused as malformed: fresh weights are to be fetched.
+          None if fresh weights are to be fetched: the gradient was refused as malformed, or one
+          of several servers is away.
 
         Raises:
           StoppedError: `stop` was set while it waited.
@@ -100,13 +110,13 @@ class Pusher:
         self.counts.pushed += 1
         start = time.monotonic()
         try:
-            result = self._send(gradient, version)
+            result = self._send(gradient, version, placement)
         except (InvalidArgumentError, ResourceExhaustedError) as error:
             self._note_refusal(error)
             return None
         finally:
             self.counts.wait_seconds += time.monotonic() - start
-        if is_applied(result):
+        if result and is_applied(result):
             self.counts.applied += 1
         else:
             self.counts.dropped += 1
@@ -123,12 +133,14 @@ class Pusher:
             try:
                 if weights := self._params.get():
                     return weights
-            except (UnavailableError, TimeoutError) as error:
+            except (NotFoundError, UnavailableError, TimeoutError) as error:
                 logger.debug("no weights yet: %s", error)
             self._stop.wait(backoff.next_seconds())
         raise StoppedError("stopped while waiting for weights")
 
-    def _send(self, gradient: Gradient, version: int) -> PushResult:
+    def _send(
+        self, gradient: Gradient, version: int, placement: Mapping[str, str]
+    ) -> PushResult | None:
         backoff = Backoff()
         tensors = {name: np.ascontiguousarray(array) for name, array in gradient.tensors.items()}
         while not self._stop.is_set():
@@ -141,10 +153,15 @@ class Pusher:
                     sample_count=gradient.sample_count,
                     statistics=gradient.statistics or None,
                     metrics=gradient.metrics,
+                    placement=placement,
                     want_weights=True,
                     timeout=self._timeout,
                 )
             except (UnavailableError, TimeoutError) as error:
+                if placement:
+                    # All of them go back to what was saved when one is lost.
+                    logger.warning("a gradient was not taken, fetching weights: %s", error)
+                    return None
                 logger.warning("a gradient was not taken, sending it again: %s", error)
                 self._stop.wait(backoff.next_seconds())
         raise StoppedError("stopped while pushing a gradient")
