@@ -9,6 +9,7 @@ ALL: dict[str, list[str]] = {
     "startup": ["--json"],
     "params": ["--json"],
     "scaling": ["--json"],
+    "inference": ["--json"],
     "cartpole": ["--json", "--peer", "sb3"],
 }
 

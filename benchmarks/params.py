@@ -72,12 +72,12 @@ def measure_pulls(readers: int, seconds: float, shards: int) -> dict[str, float]
     """Returns whole pulls and megabytes per second of all readers together."""
     with serve(PULLED_WEIGHTS, "replay", shards) as (address, run_id):
         context = multiprocessing.get_context("spawn")
-        counts: Queue[int] = context.Queue()
+        rates: Queue[float] = context.Queue()
         begin = context.Event()
         processes = [
             context.Process(
                 target=read,
-                args=(address, run_id, count, begin, seconds, counts),
+                args=(address, run_id, count, begin, seconds, rates),
                 daemon=True,
             )
             for count in in_groups(readers)
@@ -86,13 +86,12 @@ def measure_pulls(readers: int, seconds: float, shards: int) -> dict[str, float]
             process.start()
         time.sleep(1.0 + 0.5 * len(processes))
         begin.set()
-        total = sum(counts.get(timeout=seconds + 120) for _ in range(readers))
+        rate = sum(rates.get(timeout=seconds + 120) for _ in range(readers))
         for process in processes:
             process.join(10)
-    megabytes = total * PULLED_WEIGHTS * 4 / 1e6
     return {
-        "pulls_per_second": round(total / seconds, 3),
-        "megabytes_per_second": round(megabytes / seconds, 1),
+        "pulls_per_second": round(rate, 3),
+        "megabytes_per_second": round(rate * PULLED_WEIGHTS * 4 / 1e6, 1),
     }
 
 
@@ -108,18 +107,19 @@ def read(
     count: int,
     begin: threading.Event,
     seconds: float,
-    counts: "Queue[int]",
+    rates: "Queue[float]",
 ) -> None:
-    """Pulls weights in `count` threads and reports how many pulls each has finished in time."""
+    """Pulls weights in `count` threads and reports how many whole pulls a second each makes."""
 
     def pull() -> None:
         with ParamClient(address, run_id) as client:
             begin.wait()
-            end, pulls = time.monotonic() + seconds, 0
-            while time.monotonic() < end:
+            start, now, pulls = time.monotonic(), 0.0, 0
+            while now < seconds:
                 client.get(timeout=120)
-                pulls += time.monotonic() < end
-            counts.put(pulls)
+                now, pulls = time.monotonic() - start, pulls + 1
+            # Until its last pull was whole, so that none is counted in part.
+            rates.put(pulls / now)
 
     in_threads([pull] * count)
 

@@ -2,28 +2,29 @@
 
     python -m benchmarks.scaling [--workers 1 2 4 8 16 32] [--seconds 10] [--json]
 
+Takes nine minutes or so.
+
 Each worker is a process of the actor service in its gradient topology, all forked from one that
 has imported torch, so that 32 fit. The environment sleeps through each of its steps, so that two
 cores can host them; what is lost is what workers wait for: the parameter server, their round, a
 core. `efficiency` is steps per second over the worker count times those of one worker;
 `seconds_to_threshold` counts from the first applied update until the last 50 episodes have a mean
-return of 18 of 20, null if the time was up before. With `--json` the last line is one object.
+return of 18 of 20, null if the time was up before; `speed_up` is that time of one worker over that
+of several, asynchronously, beside the paper's. `straggler` is what a worker that is ten times
+slower leaves of the rate at which gradients of each of the others are applied; see
+`benchmarks/stragglers.py`. With `--json` the last line is one object.
 """
 
 import argparse
-import contextlib
 import json
-import multiprocessing
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.gradient_runs import config_of, fork_workers, serve, wait_for_update
+from benchmarks.stragglers import measure_stragglers
 from mycelia.run.v1 import run_pb2
 from mycelia_core.clients.gradients import GradientClient
 from mycelia_core.clients.run import RunClient
-from mycelia_core.rpc.errors import StatusError
 
 THRESHOLD = 18.0
 EPISODES = 50
@@ -45,9 +46,11 @@ def main() -> None:
     parser.add_argument("--step-seconds", type=float, default=0.05, help="of the environment")
     parser.add_argument("--json", action="store_true", help="print JSON as the last line")
     arguments = parser.parse_args()
-    results: dict[str, Any] = {"paper_speed_up": {str(n): x for n, x in PAPER.items()}}
+    results: dict[str, Any] = {"step_seconds": arguments.step_seconds}
     for name in ("async", "sync"):
         results[name] = measure_all(f"{name}-gradients", arguments)
+    results["speed_up"] = compare(results["async"]["seconds_to_threshold"])
+    results["straggler"] = measure_stragglers(arguments.seconds)
     if arguments.json:
         print(json.dumps(results))
 
@@ -69,6 +72,16 @@ def measure_all(topology: str, arguments: argparse.Namespace) -> Figures:
             flush=True,
         )
     return figures
+
+
+def compare(seconds: dict[str, float | None]) -> dict[str, dict[str, float | None]]:
+    """Prints and returns how many times sooner workers are at the threshold than one of them."""
+    one, ours = seconds.get("1"), dict[str, float | None]()
+    for workers, paper in PAPER.items():
+        several = seconds.get(str(workers))
+        ours[str(workers)] = round(one / several, 2) if one and several else None
+        print(f"{workers:>3} workers: {ours[str(workers)]} times sooner, in the paper {paper}")
+    return {"ours": ours, "paper": {str(n): x for n, x in PAPER.items()}}
 
 
 def measure(
@@ -101,81 +114,10 @@ def measure(
     return (last - first) / (last_time - first_time), reached
 
 
-def config_of(topology: str, workers: int, step_seconds: float) -> dict[str, Any]:
-    """Returns the run's config: A3C, or A2C in rounds, of the same small network."""
-    return {
-        "name": "scaling",
-        "topology": topology,
-        "env": {
-            "id": "benchmarks.sleepy_env:SleepyEnv",
-            "kwargs": {"step_seconds": step_seconds},
-        },
-        "actor": {"count": workers, "envs_per_actor": 1},
-        "gradients": {"optimizer": "rmsprop", "learning_rate": 1e-2, "epsilon": 1e-5},
-        "algorithm": {
-            "name": "a3c" if topology == "async-gradients" else "a2c",
-            "gamma": 0.5,
-            "rollout_steps": 20,
-        },
-        "network": {"hidden_sizes": [32]},
-        "limits": {"max_env_steps": 100_000_000},
-    }
-
-
 def has_learned(progress: run_pb2.Progress) -> bool:
     """Whether the last episodes reach the threshold."""
     returns = [episode.episode_return for episode in progress.recent_episodes][-EPISODES:]
     return len(returns) == EPISODES and sum(returns) / EPISODES >= THRESHOLD
-
-
-def wait_for_update(client: GradientClient, seconds: float = 120.0) -> None:
-    """Waits for the first gradient to be applied."""
-    deadline = time.monotonic() + seconds
-    while not client.info().update_count:
-        if time.monotonic() > deadline:
-            raise TimeoutError("no worker has pushed a gradient")
-        time.sleep(0.02)
-
-
-def act(address: str) -> None:
-    """Runs one worker, as `python -m mycelia_actor` does."""
-    from mycelia_actor.main import main as run_actor_service
-
-    run_actor_service(["--join", address, "--exit-with-parent", "--log-level", "error"])
-
-
-@contextlib.contextmanager
-def fork_workers(address: str, count: int) -> Iterator[None]:
-    """Starts workers, and waits for them to go when the run has finished."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["mycelia_actor.main", "mycelia_actor.gradients.worker"])
-    processes = [context.Process(target=act, args=(address,), daemon=True) for _ in range(count)]
-    for process in processes:
-        process.start()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.join(10)
-            if process.is_alive():
-                process.terminate()
-
-
-@contextlib.contextmanager
-def serve() -> Iterator[str]:
-    """Starts a parameter server and yields its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mycelia_param_server", "--log-level", "error"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout
-        yield process.stdout.readline().strip().removeprefix("ready address=")
-    finally:
-        with contextlib.suppress(StatusError):
-            process.terminate()
-        process.wait(10)
 
 
 if __name__ == "__main__":

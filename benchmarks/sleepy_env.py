@@ -10,6 +10,9 @@ from gymnasium import spaces
 KINDS = 4
 LENGTH = 20
 
+slowness = 1.0
+"""Multiplies how long steps take; of this process."""
+
 
 class SleepyEnv(gymnasium.Env[Any, Any]):
     """Shows one of four signs at each of 20 steps; two of them want action 0, the others 1.
@@ -21,7 +24,7 @@ class SleepyEnv(gymnasium.Env[Any, Any]):
     action_space = spaces.Discrete(2)
 
     def __init__(self, step_seconds: float = 0.05) -> None:
-        """Sleeps `step_seconds` in each step."""
+        """Sleeps `step_seconds`, times `slowness`, in each step."""
         self._step_seconds = step_seconds
         self._kind = 0
         self._t = 0
@@ -34,7 +37,7 @@ class SleepyEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         """Sleeps, and rewards the right action with 1."""
-        time.sleep(self._step_seconds)
+        time.sleep(self._step_seconds * slowness)
         reward = float(int(action) == self._kind % 2)
         self._t += 1
         return self._show(), reward, False, self._t == LENGTH, {}

@@ -13,7 +13,9 @@ def train(mycelia, preset, *words):
     return json.loads(command.lines[-1])
 
 
-@pytest.mark.parametrize("preset", ["a3c-cartpole", "a2c-cartpole", "dppo-cartpole"])
+@pytest.mark.parametrize(
+    "preset", ["a3c-cartpole", "a2c-cartpole", "dppo-cartpole", "n-step-q-cartpole"]
+)
 def test_cartpole_is_solved_within_five_minutes(mycelia, preset):
     results = [train(mycelia, preset, "seed=1")]
     if not results[0]["solved"]:
@@ -34,6 +36,12 @@ def test_pendulum_is_solved_with_continuous_actions_and_normalisation(mycelia):
 @pytest.mark.parametrize("preset", ["a3c-cartpole", "a2c-cartpole"])
 def test_weights_on_two_parameter_servers_learn_as_well(mycelia, preset):
     assert train(mycelia, preset, "param_server.shards=2")["solved"]
+
+
+def test_pendulum_is_solved_with_a_penalty_that_follows_the_divergence(mycelia):
+    result = train(mycelia, "dppo-pendulum", "algorithm.objective=adaptive-kl")
+
+    assert result["eval_return_mean"] >= -250
 
 
 def test_a_straggler_may_be_left_out_of_each_round(mycelia):

@@ -1,6 +1,7 @@
 """Training from the command line with real services, cut short by a small step limit."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,42 @@ def test_a_run_is_gone_on_from(short_run, module_mycelia):
     assert second["env_steps"] >= 6000
     assert second["learner_steps"] > result["learner_steps"]
     assert second["run_dir"] != result["run_dir"]
+
+
+def test_a_resumed_run_begins_with_the_rows_of_the_first(short_run, module_mycelia):
+    _, _, result = short_run
+    more = (*SHORT, "limits.max_env_steps=6000", f"resume={result['run_dir']}")
+
+    second = module_mycelia("train", "apex-cartpole", *more)
+
+    assert second.end() == 0, second.text
+    first_dir = short_run[0].folder / result["run_dir"]
+    lines = [json.loads(line) for line in (first_dir / "metrics.jsonl").read_text().splitlines()]
+    last_seen = max(line.get("replay_rows", 0) for line in lines)
+    assert rows_at_start(first_dir) == 0
+    assert last_seen > 200
+    assert rows_at_start(second.folder / found_run_dir(second)) >= last_seen
+
+
+def found_run_dir(command):
+    return command.wait_for(r"run folder (\S+)")[1]
+
+
+def rows_at_start(run_dir):
+    log = (run_dir / "logs" / "replay-0.log").read_text()
+    return int(re.search(r"serving table 'train' of run \w+: (\d+) of \d+ rows", log)[1])
+
+
+def test_rows_are_neither_kept_nor_restored_if_one_does_not_want_that(short_run, module_mycelia):
+    _, _, result = short_run
+    more = (*SHORT, "limits.max_env_steps=6000", "replay.keep_rows=false")
+
+    second = module_mycelia("train", "apex-cartpole", *more, f"resume={result['run_dir']}")
+
+    assert second.end() == 0, second.text
+    run_dir = second.folder / found_run_dir(second)
+    assert not (run_dir / "state").exists()
+    assert rows_at_start(run_dir) == 0
 
 
 def test_a_run_that_is_over_its_limit_is_not_gone_on_from(short_run, module_mycelia):

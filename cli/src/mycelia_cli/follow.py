@@ -11,6 +11,7 @@ from rich.console import Console
 
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia_cli.errors import CommandError
+from mycelia_cli.gradient_figures import read_gradients
 from mycelia_cli.plain import PlainView
 from mycelia_cli.progress import Progress, ProgressTracker
 from mycelia_cli.view import LiveView
@@ -91,9 +92,11 @@ class Follower:
             return
         except StatusError as error:
             raise CommandError(f"lost the run: {error}") from error
+        wanted = self._tracker.wants_gradients
+        info = read_gradients(self._client, self._run_id, _CALL_SECONDS) if wanted else None
         self._last_answer = time.monotonic()
         self.pids = frozenset(member.pid for member in answer.members if member.alive)
-        self.progress = self._tracker.update(answer)
+        self.progress = self._tracker.update(answer, info)
         self._view.update(self.progress)
 
     def follow(self, stopping: threading.Event, ended: Callable[[], bool]) -> None:

@@ -4,7 +4,6 @@ import atexit
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 
 from mycelia_cli.child import Child
 from mycelia_cli.run_folder import RunFolder
@@ -13,6 +12,9 @@ from mycelia_core.config import RunConfig
 _READY_SECONDS = 60.0
 _TERM_SECONDS = 1.5
 """How long a process may take after SIGTERM, before it is killed."""
+
+_SERVER_TERM_SECONDS = 5.0
+"""The same for the parameter server, which may have a last checkpoint to write."""
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -41,8 +43,14 @@ class Launcher:
         # processes. A command that is killed is seen by --exit-with-parent.
         atexit.register(self.kill)
 
-    def start_server(self, stopping: threading.Event) -> str | None:
+    def start_server(
+        self, stopping: threading.Event, resume: RunFolder | None = None
+    ) -> str | None:
         """Starts the parameter server and waits until it serves.
+
+        Args:
+          stopping: ends the wait when it is set.
+          resume: a run whose optimizer and weights it goes on from, if gradients come to it.
 
         Returns:
           Its address; None if `stopping` was set first, or if it exited.
@@ -50,28 +58,32 @@ class Launcher:
         Raises:
           CommandError: it took too long.
         """
-        self._server = self._start(
-            "param-server-0", "mycelia_param_server", "--bind", "127.0.0.1:0"
-        )
+        name, keeps = "param-server-0", self._config.topology != "replay"
+        storage = self._storage(name, resume) if keeps else ()
+        self._server = self._start(name, "mycelia_param_server", "--bind", "127.0.0.1:0", *storage)
         return self._server.wait_ready(_READY_SECONDS, stopping)
 
-    def start_members(self, address: str, resume: Path | None = None) -> None:
+    def start_members(self, address: str, resume: RunFolder | None = None) -> None:
         """Starts all other services at once; they find each other by the address.
 
         Args:
           address: the parameter server's.
-          resume: a run folder whose checkpoint the learner goes on from.
+          resume: a run whose checkpoint the learner goes on from, and replay from its rows.
         """
         join = ("--join", address)
         where = ("--run-dir", str(self._folder.path))
-        goes_on = ("--resume", str(resume)) if resume else ()
+        goes_on = ("--resume", str(resume.path)) if resume else ()
         # The learner first: importing torch takes it longest.
         self._add("learner-0", "mycelia_learner", *join, *where, *goes_on)
         for index in range(1, self._config.param_server.shards):
             self._add(f"param-shard-{index}", "mycelia_param_server", *join)
         if self._config.topology == "replay":
             for shard in range(self._config.replay.shards):
-                self._add(f"replay-{shard}", "mycelia_replay", *join)
+                name, keeps = f"replay-{shard}", self._config.replay.keep_rows
+                storage = self._storage(name, resume) if keeps else ()
+                self._add(name, "mycelia_replay", *join, *storage)
+        if self._config.actor.inference == "central":
+            self._add("inference-0", "mycelia_actor.inference", *join)
         for index in range(self._config.actor.count):
             self._add(f"actor-{index}", "mycelia_actor", *join)
         self._add("evaluator-0", "mycelia_actor", *join, "--role", "evaluator")
@@ -123,7 +135,7 @@ class Launcher:
         self.stop_members(leave_seconds)
         if self._server:
             self._server.terminate()
-            _wait([self._server], _TERM_SECONDS)
+            _wait([self._server], _SERVER_TERM_SECONDS)
         self.kill()
 
     def kill(self) -> None:
@@ -132,6 +144,12 @@ class Launcher:
         for child in children:
             child.kill()
         atexit.unregister(self.kill)
+
+    def _storage(self, name: str, resume: RunFolder | None) -> tuple[str, ...]:
+        """Returns where a service keeps what it knows, and finds what its like knew before."""
+        earlier = resume.state / name if resume else None
+        restore = ("--restore", str(earlier)) if earlier and earlier.is_dir() else ()
+        return ("--checkpoint-dir", str(self._folder.state / name), *restore)
 
     def _add(self, name: str, module: str, *arguments: str) -> None:
         self._members.append(self._start(name, module, *arguments))

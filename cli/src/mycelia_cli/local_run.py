@@ -55,7 +55,8 @@ class LocalRun:
           TimeoutError: it did not answer.
         """
         try:
-            address = self._launcher.start_server(self._stop.stopping)
+            earlier = self._resume.folder if self._resume else None
+            address = self._launcher.start_server(self._stop.stopping, earlier)
             failed = self._launcher.exited()
             if failed:
                 return self._failure(None, failed)
@@ -73,7 +74,7 @@ class LocalRun:
             self._config.model_dump_json(),
             initial_env_steps=resume.env_steps if resume else 0,
         )
-        self._launcher.start_members(address, resume.folder.path if resume else None)
+        self._launcher.start_members(address, resume.folder if resume else None)
         self._view.note(f"services join at {address}; logs in {self._folder.logs}")
         follower = Follower(client, run, self._view)
         follower.follow(self._stop.stopping, ended=lambda: bool(self._launcher.exited()))

@@ -4,7 +4,8 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
-from mycelia_cli.progress import GradientCounts, Progress
+from mycelia_cli.gradient_figures import GradientFigures
+from mycelia_cli.progress import Progress
 
 _PERIOD_SECONDS = 3.0
 
@@ -60,24 +61,44 @@ def line(progress: Progress) -> str:
     if progress.evaluations:
         last = progress.evaluations[-1]
         parts.append(f"eval {last.return_mean:.1f} ± {last.return_std:.1f}{target(progress)}")
-    actors = "workers" if progress.gradients else "actors"
-    parts.append(f"weights v{progress.weight_version} ({actors} {behind(progress)})")
+    followers = "" if progress.gradients else f" (actors {behind(progress)})"
+    parts.append(f"weights v{progress.weight_version}{followers}")
     parts.append(f"waiting {waiting(progress)}")
     return " | ".join(parts)
 
 
 def _data(progress: Progress) -> list[str]:
     if progress.gradients:
-        return [f"gradients {gradients(progress.gradients)}"]
+        return [f"{name} {text}" for name, text in gradient_facts(progress.gradients)]
     return [
         f"replay {progress.replay_rows:,}/{progress.replay_capacity_rows:,}",
         f"samples per insert {progress.samples_per_insert:.1f}",
     ]
 
 
-def gradients(counts: GradientCounts) -> str:
-    """Returns how many gradients were applied, and how many were not."""
-    return f"{counts.applied:,} applied, {counts.dropped:,} late, {counts.refused:,} refused"
+def gradient_facts(figures: GradientFigures) -> list[tuple[str, str]]:
+    """Returns what became of gradients, how old they were and how rounds went: names and texts."""
+    rounds = figures.rounds
+    fates = [f"{figures.applied:,} applied ({figures.applied_per_second:,.0f}/s)"]
+    if figures.scaled:
+        fates.append(f"{figures.scaled:,} of them scaled")
+    fates += [
+        f"{figures.stale:,} {'late' if rounds else 'too old'}",
+        f"{figures.refused:,} refused",
+    ]
+    facts = [
+        ("gradients", ", ".join(fates)),
+        ("staleness", f"{figures.staleness_mean:.2f} mean, {figures.staleness_max:,} max"),
+    ]
+    if rounds:
+        facts.append(
+            (
+                "rounds",
+                f"{rounds.count:,} ({rounds.per_second:,.0f}/s) of {rounds.workers} workers, "
+                f"{1e3 * rounds.mean_seconds:.1f} ms, {rounds.stragglers:,} stragglers",
+            )
+        )
+    return facts
 
 
 def target(progress: Progress) -> str:

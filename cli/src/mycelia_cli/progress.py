@@ -9,7 +9,9 @@ from typing import Literal
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mycelia.params.v1 import params_pb2
 from mycelia.run.v1 import run_pb2 as pb
+from mycelia_cli.gradient_figures import GradientFigures, GradientTracker
 from mycelia_core.config import RunConfig
 from mycelia_core.metrics import Rate
 
@@ -34,6 +36,7 @@ ROLES = {
     pb.ROLE_LEARNER: "learner",
     pb.ROLE_EVALUATOR: "evaluator",
     pb.ROLE_PARAM_SHARD: "param-shard",
+    pb.ROLE_INFERENCE: "inference",
 }
 
 
@@ -48,17 +51,6 @@ class EvaluationScore:
     """Over the episodes of this evaluation; the population's."""
     record_seconds: float
     """Unix time."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GradientCounts:
-    """What became of the gradients that workers pushed, over the whole run."""
-
-    applied: int
-    dropped: int
-    """Too late for their round, or too old."""
-    refused: int
-    """Malformed, or not finite."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +95,7 @@ class Progress:
     """Part of its time that the learner waits for batches, in [0, 1]."""
     members: tuple[str, ...]
     """Roles of the living members."""
-    gradients: GradientCounts | None = None
+    gradients: GradientFigures | None = None
     """What became of the workers' gradients; None in runs with replay."""
 
     @property
@@ -145,13 +137,34 @@ class ProgressTracker:
         self._insert_wait = Rate()
         self._sample_wait = Rate()
         self._counters: dict[tuple[int, str], float] = {}
+        self._gradients = (
+            None
+            if config.topology == "replay"
+            else GradientTracker(in_rounds=config.topology == "sync-gradients")
+        )
 
-    def update(self, answer: pb.GetRunResponse) -> Progress:
-        """Returns where the run stands. Called in order of time."""
+    @property
+    def wants_gradients(self) -> bool:
+        """Whether what became of gradients belongs into the answer."""
+        return self._gradients is not None
+
+    def update(
+        self, answer: pb.GetRunResponse, info: params_pb2.GetGradientInfoResponse | None = None
+    ) -> Progress:
+        """Returns where the run stands. Called in order of time.
+
+        Args:
+          answer: the registry's.
+          info: what became of gradients; None if it is not known now.
+        """
         run, progress, config = answer.run, answer.progress, self._config
         now = time.monotonic()
         actors = _living(answer.members, pb.ROLE_ACTOR)
         learner_steps = self._counter(answer, pb.ROLE_LEARNER, "learner_steps")
+        gradients = self._gradients.update(info) if self._gradients else None
+        if gradients:
+            # What the server has done; the learner has heard of it later, if at all.
+            learner_steps = max(learner_steps, gradients.updates)
         inserted = self._counter(answer, pb.ROLE_REPLAY, "inserted_items")
         sampled = self._counter(answer, pb.ROLE_REPLAY, "sampled_items")
         insert_wait = self._counter(answer, pb.ROLE_ACTOR, "insert_wait_seconds")
@@ -185,13 +198,8 @@ class ProgressTracker:
             insert_wait_share=_share(self._insert_wait.update(insert_wait, now), len(actors)),
             sample_wait_share=_share(self._sample_wait.update(sample_wait, now), 1),
             members=tuple(ROLES.get(member.role, "?") for member in answer.members if member.alive),
-            gradients=None if config.topology == "replay" else self._gradients(answer),
+            gradients=gradients,
         )
-
-    def _gradients(self, answer: pb.GetRunResponse) -> GradientCounts:
-        names = ("applied", "dropped", "refused")
-        counts = (self._counter(answer, pb.ROLE_ACTOR, f"{name}_gradients") for name in names)
-        return GradientCounts(**dict(zip(names, map(int, counts), strict=True)))
 
     def _reported_version(self, answer: pb.GetRunResponse) -> int:
         # Actors' versions are as old as their last heartbeat, so they are compared

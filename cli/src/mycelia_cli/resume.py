@@ -50,12 +50,19 @@ def read_resume(run: str, runs_dir: Path, config: RunConfig) -> Resume:
     if path is None:
         raise InputError(f'cannot resume "{run}": it has no whole checkpoint')
     try:
-        env_steps = int(read(path).state["env_steps"])
+        state = read(path).state
+        env_steps, updates = int(state["env_steps"]), int(state["learner_step"])
     except (BrokenCheckpointError, KeyError, ValueError) as error:
         raise InputError(f'cannot resume "{run}": {error}') from error
-    if env_steps >= config.limits.max_env_steps:
-        raise InputError(
-            f'cannot resume "{run}": it has {env_steps} env steps behind it, and '
-            f"limits.max_env_steps={config.limits.max_env_steps}; set a higher limit"
-        )
+    _check_room(run, "env steps", env_steps, "max_env_steps", config.limits.max_env_steps)
+    if config.limits.max_updates:
+        _check_room(run, "updates", updates, "max_updates", config.limits.max_updates)
     return Resume(folder, env_steps)
+
+
+def _check_room(run: str, what: str, done: int, key: str, limit: int) -> None:
+    if done >= limit:
+        raise InputError(
+            f'cannot resume "{run}": it has {done} {what} behind it, and '
+            f"limits.{key}={limit}; set a higher limit"
+        )

@@ -26,6 +26,11 @@ class RunFolder:
         return self.path / "logs"
 
     @property
+    def state(self) -> Path:
+        """A folder for each service that keeps checkpoints of its own."""
+        return self.path / "state"
+
+    @property
     def curve(self) -> Path:
         """The learning curve, drawn when the run ends."""
         return self.path / "curve.png"

@@ -10,6 +10,7 @@ _SERVICES = {
     "replay": ("mycelia_replay", "Keeps rows."),
     "learner": ("mycelia_learner", "Trains."),
     "actor": ("mycelia_actor", "Steps environments; with --role evaluator it plays greedily."),
+    "inference": ("mycelia_actor.inference", "Evaluates the policy for actors of other hosts."),
 }
 
 serve_app = typer.Typer(

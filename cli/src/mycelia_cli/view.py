@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mycelia_cli.plain import behind, gradients, target, waiting
+from mycelia_cli.plain import behind, gradient_facts, target, waiting
 from mycelia_cli.progress import Progress
 
 _FRAMES_PER_SECOND = 4
@@ -97,7 +97,7 @@ def _rows(progress: Progress) -> ConsoleRenderable:
 
 
 def _facts(progress: Progress) -> list[tuple[str, str]]:
-    actors = "workers" if progress.gradients else "actors"
+    followers = "" if progress.gradients else f", actors {behind(progress)}"
     updates = "updates" if progress.gradients else "learner updates"
     return [
         ("env steps", f"{progress.env_steps:,}  {progress.env_steps_per_second:,.0f}/s"),
@@ -105,7 +105,7 @@ def _facts(progress: Progress) -> list[tuple[str, str]]:
         *_data(progress),
         ("training return", _training_return(progress)),
         ("evaluation", _evaluation(progress)),
-        ("weights", f"version {progress.weight_version}, {actors} {behind(progress)}"),
+        ("weights", f"version {progress.weight_version}{followers}"),
         ("waiting", waiting(progress)),
         ("services", _services(progress)),
     ]
@@ -113,7 +113,7 @@ def _facts(progress: Progress) -> list[tuple[str, str]]:
 
 def _data(progress: Progress) -> list[tuple[str, str]]:
     if progress.gradients:
-        return [("gradients", gradients(progress.gradients))]
+        return gradient_facts(progress.gradients)
     wanted = progress.samples_per_insert_wanted
     return [
         ("replay", f"{progress.replay_rows:,} of {progress.replay_capacity_rows:,} rows"),

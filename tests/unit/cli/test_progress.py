@@ -5,6 +5,7 @@ import time
 import pytest
 from rich.console import Console
 
+from mycelia.params.v1 import params_pb2
 from mycelia.run.v1 import run_pb2 as pb
 from mycelia_cli.plain import PlainView, line
 from mycelia_cli.progress import ProgressTracker
@@ -125,19 +126,71 @@ def test_the_plain_line_says_all_that_matters():
     assert "\n" not in text
 
 
-def test_without_replay_the_views_tell_of_gradients_and_workers():
+def without_replay():
+    """A run of workers, as its members and its parameter server describe it."""
     moment = answer()
-    for member_ in moment.members[:2]:
-        member_.counters.update(applied_gradients=500, dropped_gradients=3, refused_gradients=1)
-    progress = ProgressTracker(resolve("a3c-cartpole", [], {}).config).update(moment)
-    console = Console(width=120, record=True, force_terminal=True)
-    console.print(render(progress))
+    del moment.members[3]
+    info = params_pb2.GetGradientInfoResponse(
+        update_count=400,
+        push_counts={"applied": 1000, "refused_stale": 4, "late": 2, "not_finite": 1, "skipped": 1},
+        staleness_counts=[700, 302, 4],
+        staleness_sum=503,
+        staleness_max=37,
+        round_counts=[300, 100],
+        round_bounds=[0.01],
+        round_seconds=6.0,
+        straggler_count=25,
+        worker_count=3,
+    )
+    return moment, info
 
-    for text in (line(progress), console.export_text()):
-        assert "1,000 applied, 6 late, 2 refused" in text
-        assert "workers 0 to 2 behind" in text
-        assert "replay" not in text.replace("1 replay", "").replace(", replay", "")
-        assert "samples per insert" not in text
+
+def pictures(progress):
+    console = Console(width=140, record=True, force_terminal=True)
+    console.print(render(progress))
+    return line(progress), console.export_text()
+
+
+def test_without_replay_the_views_tell_of_gradients_and_their_staleness():
+    tracker = ProgressTracker(resolve("a3c-cartpole", [], {}).config)
+    moment, info = without_replay()
+    tracker.update(moment, info)
+    info.push_counts["applied"] += 100
+    time.sleep(0.05)
+    progress = tracker.update(moment, info)
+
+    assert 0 < progress.gradients.applied_per_second < 100 / 0.05
+    assert progress.learner_steps == 400, "what the server has done, not what was heard of it"
+    for text in pictures(progress):
+        assert "1,100 applied" in text
+        assert "6 too old, 2 refused" in text
+        assert "0.50 mean, 37 max" in text
+        for word in ("replay", "samples per insert", "rounds", "scaled", "actors"):
+            assert word not in text.replace("2 actors", "")
+
+
+def test_synchronous_runs_tell_of_rounds_and_stragglers():
+    tracker = ProgressTracker(resolve("a2c-cartpole", [], {}).config)
+
+    for text in pictures(tracker.update(*without_replay())):
+        assert "6 late, 2 refused" in text
+        assert "400 (0/s) of 3 workers, 15.0 ms, 25 stragglers" in text
+
+
+def test_the_last_figures_stay_while_the_parameter_server_is_away():
+    tracker = ProgressTracker(resolve("a3c-cartpole", [], {}).config)
+    moment, info = without_replay()
+    tracker.update(moment, info)
+
+    assert tracker.update(moment, None).gradients.applied == 1000
+
+
+def test_scaled_gradients_are_told_of():
+    moment, info = without_replay()
+    info.scaled_push_count = 12
+    tracker = ProgressTracker(resolve("a3c-cartpole", [], {}).config)
+
+    assert "12 of them scaled" in line(tracker.update(moment, info))
 
 
 def test_plain_lines_come_when_due_and_when_the_phase_changes(capsys):

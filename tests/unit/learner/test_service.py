@@ -98,6 +98,19 @@ def test_a_solved_run_ends_with_the_weights_that_solved_it(make_stage, tmp_path)
         np.testing.assert_array_equal(saved[name], tensor)
 
 
+def test_a_run_ends_at_its_last_update_and_takes_no_further_one(make_stage, tmp_path):
+    stage = make_stage(limits={"max_updates": 37})
+    thread, _ = start_learner(stage, tmp_path)
+
+    thread.join(20)
+
+    assert not thread.is_alive()
+    run = stage.client.get_run().run
+    assert (run.phase, run.outcome) == (pb.PHASE_FINISHED, pb.OUTCOME_STEP_LIMIT)
+    assert run.outcome_detail == "37 of at most 37 updates"
+    assert read(find_latest(tmp_path / "run")).state["learner_step"] == 37
+
+
 def test_a_stopped_learner_leaves_everything_in_its_folder(make_stage, tmp_path):
     stage = make_stage()
     thread, stop = start_learner(stage, tmp_path)

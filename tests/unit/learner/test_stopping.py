@@ -12,13 +12,15 @@ def snapshot(version):
     return Snapshot(10 * version, {"w": np.full(2, version)})
 
 
-def make_rule(*, solved_return=475.0, max_env_steps=1000, find_snapshot=snapshot, best=None):
-    return StoppingRule(
-        solved_return=solved_return,
-        max_env_steps=max_env_steps,
-        find_snapshot=find_snapshot,
-        best=best,
-    )
+def make_rule(**changes):
+    settings = {
+        "solved_return": 475.0,
+        "max_env_steps": 1000,
+        "max_updates": 0,
+        "find_snapshot": snapshot,
+        "best": None,
+    }
+    return StoppingRule(**(settings | changes))
 
 
 def progress(*evaluations, env_steps=0):
@@ -47,6 +49,29 @@ def test_below_the_return_the_run_goes_on():
     rule.observe(progress((1, [474, 475]), env_steps=999))
 
     assert rule.decision is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "updates", "ends"), [(0, 10**9, False), (5, 4, False), (5, 5, True)]
+)
+def test_at_the_limit_of_updates_the_run_ends_if_there_is_one(limit, updates, ends):
+    rule = make_rule(max_updates=limit)
+
+    rule.observe_updates(updates)
+
+    assert (rule.decision is not None) == ends
+    if ends:
+        assert rule.decision.outcome == pb.OUTCOME_STEP_LIMIT
+        assert rule.decision.detail == "5 of at most 5 updates"
+
+
+def test_a_run_that_is_solved_stays_so_whatever_its_updates():
+    rule = make_rule(max_updates=5)
+    rule.observe(progress((1, [475])))
+
+    rule.observe_updates(5)
+
+    assert rule.decision.outcome == pb.OUTCOME_SOLVED
 
 
 def test_at_the_step_limit_the_run_ends_and_keeps_the_best_weights():

@@ -124,6 +124,33 @@ class ActorConfig(Section):
     torch_threads: int = Field(1, ge=1)
     """Threads of policies that need torch, such as those that see images."""
 
+    inference: Literal["local", "central"] = "local"
+    """Where the policy's network is evaluated: in each actor, or for all of them by an
+    inference service. With `central`, actors hold no weights and need no torch."""
+
+
+class InferenceConfig(Section):
+    """The inference service, with `actor.inference = "central"`."""
+
+    max_batch: int = Field(256, ge=1)
+    """Observations that are evaluated together at most; a larger request is a batch of its own."""
+
+    deadline_ms: float = Field(2.0, ge=0)
+    """How many milliseconds a request waits at most for others to be evaluated with. It waits
+    no longer once every actor has asked."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the network is evaluated: `auto` takes a CUDA GPU where torch sees one."""
+
+    torch_threads: int = Field(1, ge=1)
+    """Threads of torch on a CPU."""
+
+    max_slots: int = Field(4096, ge=1)
+    """Environments that the service remembers at most, over all actors."""
+
+    timeout_seconds: float = Field(5.0, gt=0)
+    """How long an actor waits for an answer before it looks for the service anew."""
+
 
 class WindowConfig(Section):
     """Which rows make up an item. Follows from the algorithm, unless set."""
@@ -425,6 +452,7 @@ class RunConfig(Section):
 
     env: EnvConfig
     actor: ActorConfig = ActorConfig()
+    inference: InferenceConfig = InferenceConfig()
     replay: ReplayConfig = ReplayConfig()
     learner: LearnerConfig = LearnerConfig()
     gradients: GradientsConfig = GradientsConfig()
@@ -435,3 +463,12 @@ class RunConfig(Section):
     network: NetworkConfig = NetworkConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     limits: LimitsConfig = LimitsConfig()
+
+    @model_validator(mode="after")
+    def _infers_possibly(self) -> "RunConfig":
+        if self.actor.inference == "central" and self.topology != "replay":
+            raise ValueError(
+                f"actor.inference=central needs topology=replay, got {self.topology}: workers "
+                "that compute gradients hold the network themselves"
+            )
+        return self

@@ -18,12 +18,14 @@ from mycelia_actor.joining import WAIT_SECONDS, joined
 from mycelia_actor.loop import ActingLoop, Reporter
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.patient_writer import ATTEMPT_SECONDS, PatientWriter
-from mycelia_actor.policies.action_values import make_action_values
+from mycelia_actor.policies.action_values import ActionValues, make_action_values
 from mycelia_actor.policies.epsilon import actor_epsilons
 from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy
 from mycelia_actor.policies.policy import Policy
+from mycelia_actor.policies.remote_values import RemoteValues
 from mycelia_actor.progress import Progress
 from mycelia_actor.recorder import Recorder, RowSink
+from mycelia_core.clients.inference import inference_locator
 from mycelia_core.clients.params import ParamClient, WeightWatcher
 from mycelia_core.clients.run import Membership, RunClient
 from mycelia_core.clients.run_replay import open_run_replay
@@ -88,8 +90,6 @@ def _act(
     signature = signature_of(environments.observation, environments.action)
     seeds = actor_seeds(membership.run, config.seed, membership.index, membership.instance_id)
     epsilon = actor_epsilons(config.actor, membership.index)
-    values = make_action_values(signature, config, environments.count)
-    policy = EpsilonGreedy(values, epsilon, seeds.policy())
     logger.info(
         "actor %d acts in %d environments of %s",
         membership.index,
@@ -97,24 +97,50 @@ def _act(
         config.env.id,
     )
     with ExitStack() as stack:
-        params = stack.enter_context(ParamClient(client.address, membership.run_id))
+        values, newest_weights = _make_values(client, membership, signature, stop, stack)
+        policy = EpsilonGreedy(values, epsilon, seeds.policy())
         replay = open_run_replay(
             client, membership.run_id, config.replay, timeout=WAIT_SECONDS, stop=stop
         )
         stack.callback(replay.close)
-        watcher = WeightWatcher(params)
-        stack.callback(watcher.stop)
         writer = _make_writer(replay, membership, signature)
         stack.enter_context(writer)
         progress = Progress(membership, lambda: writer.wait_seconds, float(np.mean(epsilon)))
         sink = PatientWriter(writer, progress.report, config.actor.insert_timeout_seconds, stop)
         recorders = make_recorders(config, environments, policy, sink)
-        loop = make_loop(environments, policy, recorders, lambda: watcher.latest, progress)
+        loop = make_loop(environments, policy, recorders, newest_weights, progress)
         loop.run(seeds.environments(environments.count), stop)
         progress.report()
         for recorder in recorders:
             recorder.flush()
         writer.flush(FLUSH_SECONDS)
+
+
+def _make_values(
+    client: RunClient,
+    membership: Membership,
+    signature: Signature,
+    stop: threading.Event,
+    stack: ExitStack,
+) -> tuple[ActionValues, Callable[[], Weights | None]]:
+    """Returns what values actions, here or centrally, and where its weights come from."""
+    config, count = membership.config, membership.config.actor.envs_per_actor
+    if config.actor.inference == "central":
+        remote = RemoteValues(
+            signature,
+            count,
+            run_id=membership.run_id,
+            locate=inference_locator(client, membership.run_id, membership.index),
+            timeout_seconds=config.inference.timeout_seconds,
+            stop=stop,
+        )
+        stack.callback(remote.close)
+        return remote, lambda: None
+    values = make_action_values(signature, config, count)
+    params = stack.enter_context(ParamClient(client.address, membership.run_id))
+    watcher = WeightWatcher(params)
+    stack.callback(watcher.stop)
+    return values, lambda: watcher.latest
 
 
 def make_recorders(

@@ -22,6 +22,7 @@ class TrainingLoop:
         self,
         config: LearnerConfig,
         *,
+        max_updates: int,
         update: Update,
         sampler: AnySampler,
         priorities: PriorityWriter | None,
@@ -34,6 +35,7 @@ class TrainingLoop:
 
         Args:
           config: how often to publish and checkpoint, how long to wait.
+          max_updates: learner steps after which it is over; 0 for no limit.
           update: what a batch is given to.
           sampler: where batches come from; it must end its waits when `over` is set.
           priorities: where new priorities go; None if the table has no use for them.
@@ -43,6 +45,7 @@ class TrainingLoop:
           over: ends the training when it is set.
         """
         self._config = config
+        self._max_updates = max_updates
         self._update = update
         self._sampler = sampler
         self._priorities = priorities
@@ -68,7 +71,8 @@ class TrainingLoop:
             self._checkpoint_if_due()
 
     def _sample(self) -> Batch | None:
-        if self._over.is_set():
+        is_last = 0 < self._max_updates <= self._update.learner_step
+        if is_last or self._over.is_set():
             return None
         try:
             return self._sampler.next(timeout=self._config.sample_timeout_seconds)

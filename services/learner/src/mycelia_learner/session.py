@@ -108,6 +108,7 @@ class Session:
         )
         loop = TrainingLoop(
             config.learner,
+            max_updates=config.limits.max_updates,
             update=self._update,
             sampler=sampler,
             priorities=priorities,
@@ -123,6 +124,7 @@ class Session:
             if priorities is not None:
                 priorities.close(CLOSE_SECONDS)
             reporter.report_last()
+            self._rule.observe_updates(self._update.learner_step)
             self._finish()
             recorder.hurry()
             monitor.close(CLOSE_SECONDS)
@@ -174,6 +176,7 @@ class Session:
         return StoppingRule(
             solved_return=config.evaluation.solved_return,
             max_env_steps=config.limits.max_env_steps,
+            max_updates=config.limits.max_updates,
             find_snapshot=self._publisher.find,
             best=read_best(checkpoint.read(best)) if best is not None else None,
         )

@@ -28,7 +28,9 @@ class Evaluated:
 
 
 class StoppingRule:
-    """Watches evaluations and environment steps. One thread observes; any may read.
+    """Watches evaluations, environment steps and updates.
+
+    One thread observes progress; any may read, and say how many updates there are.
 
     Attributes:
       decision: set once, when the run is to end.
@@ -41,14 +43,24 @@ class StoppingRule:
         *,
         solved_return: float | None,
         max_env_steps: int,
+        max_updates: int,
         find_snapshot: Callable[[int], Snapshot | None],
         best: Evaluated | None = None,
     ) -> None:
-        """Starts from the best weights known, those of a resumed run for example."""
+        """Starts from the best weights known, those of a resumed run for example.
+
+        Args:
+          solved_return: what an evaluation is to reach; None if nothing will do.
+          max_env_steps: where the run ends at the latest.
+          max_updates: the same for updates of the weights; 0 for no limit.
+          find_snapshot: returns what was published under a version, if it is still kept.
+          best: the best weights known.
+        """
         self.decision: Decision | None = None
         self.best = best
         self._solved_return = solved_return
         self._max_env_steps = max_env_steps
+        self._max_updates = max_updates
         self._find_snapshot = find_snapshot
         self._seen_version = 0
 
@@ -62,6 +74,13 @@ class StoppingRule:
             self.decision = Decision(
                 pb.OUTCOME_STEP_LIMIT,
                 f"{progress.env_steps} of at most {self._max_env_steps} environment steps",
+            )
+
+    def observe_updates(self, update_count: int) -> None:
+        """Takes in how many updates of the weights there have been."""
+        if self.decision is None and 0 < self._max_updates <= update_count:
+            self.decision = Decision(
+                pb.OUTCOME_STEP_LIMIT, f"{update_count} of at most {self._max_updates} updates"
             )
 
     def _judge(self, evaluation: pb.Evaluation) -> None:

@@ -31,6 +31,7 @@ class Role(IntEnum):
     LEARNER = 3
     EVALUATOR = 4
     PARAM_SHARD = 5
+    INFERENCE = 6
 
 
 @dataclass(frozen=True, kw_only=True)

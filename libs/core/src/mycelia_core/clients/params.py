@@ -35,6 +35,9 @@ CALL_SECONDS = 5.0
 GET_ATTEMPTS = 8
 """How often weights are asked for again because a shard has gone on to newer ones meanwhile."""
 
+READ_AHEAD_BYTES = 1024 * 1024
+"""How much of the weights may lie unread at a slow reader: what it reads later is older."""
+
 
 class ParamClient:
     """Talks to the weight store of one run. Any thread may use it.
@@ -48,7 +51,7 @@ class ParamClient:
         """Opens a channel; whether anybody answers shows with the first call."""
         self.address = address
         self.run_id = run_id
-        self._channel = open_channel(address)
+        self._channel = open_channel(address, read_ahead_bytes=READ_AHEAD_BYTES)
         self._stub = params_pb2_grpc.ParamServiceStub(self._channel)
         self._registry = run_pb2_grpc.RunServiceStub(self._channel)
         self._parts = WeightParts(run_id)

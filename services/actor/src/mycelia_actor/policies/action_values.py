@@ -24,6 +24,9 @@ class ActionValues(Protocol):
     action_count: int
     """A, how many actions there are."""
 
+    version: int
+    """The version of the weights that valued last; 0 before the first."""
+
     def use(self, weights: Weights) -> None:
         """Values with these weights from the next call on.
 
@@ -49,6 +52,7 @@ class MlpValues:
         """
         self._features = Features(signature.starting_with(OBSERVATION))
         self.action_count = count_actions(signature)
+        self.version = 0
         self._weights: Weights | None = None
 
     def use(self, weights: Weights) -> None:
@@ -60,6 +64,7 @@ class MlpValues:
         if self._weights is None:
             self._check(weights)
         self._weights = weights
+        self.version = weights.version
 
     def see(self, observation: Columns, slots: Slots) -> NDArray[np.float32] | None:
         """Returns `[n, A]` values of observations `[n, ...]`; None without weights."""
@@ -87,22 +92,33 @@ class MlpValues:
             )
 
 
-def make_action_values(signature: Signature, config: RunConfig, count: int) -> ActionValues:
+def make_action_values(
+    signature: Signature, config: RunConfig, count: int, device: str = "cpu"
+) -> ActionValues:
     """Returns what the run's network values actions of `count` environments with.
+
+    Args:
+      signature: of the run's rows.
+      config: says which network.
+      count: N.
+      device: where torch evaluates it; without convolutions, numpy does on a CPU.
 
     Raises:
       UnplayableError: the network or the action space does not fit, or torch is missing.
     """
-    if not config.network.convolutions:
+    if not config.network.convolutions and device == "cpu":
         return MlpValues(signature)
-    # Only who sees images needs torch.
+    # Only who sees images needs torch, or has a GPU.
     try:
         from mycelia_actor.policies.image_values import ImageValues
+        from mycelia_actor.policies.vector_values import VectorValues
     except ImportError as error:
         raise UnplayableError(
             f"network.convolutions needs mycelia-actor[torch]: {error}"
         ) from error
-    return ImageValues(signature, config, count)
+    if not config.network.convolutions:
+        return VectorValues(signature, config, device)
+    return ImageValues(signature, config, count, device)
 
 
 def count_actions(signature: Signature) -> int:

@@ -36,7 +36,6 @@ class EpsilonGreedy:
         self._epsilon = epsilon
         self._generator = generator
         self._slots = np.arange(len(epsilon))
-        self._version = 0
 
     def use(self, weights: Weights) -> None:
         """Acts with these weights from the next call on.
@@ -45,7 +44,6 @@ class EpsilonGreedy:
           UnplayableError: they are for other observations or actions.
         """
         self._values.use(weights)
-        self._version = weights.version
 
     def act(self, observation: Columns, slots: Slots | None = None) -> ActionChoice:
         """Chooses actions on observations `[n, ...]`."""
@@ -63,7 +61,7 @@ class EpsilonGreedy:
             {ACTION: action},
             q_taken=values[rows, action],
             q_max=values[rows, greedy],
-            policy_version=self._version,
+            policy_version=self._values.version,
         )
 
     def greedy_value(

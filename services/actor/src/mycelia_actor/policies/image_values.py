@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.dlpack import from_dlpack
 
 from mycelia_actor.environments.spaces import Columns
 from mycelia_actor.policies.action_values import UnplayableError, count_actions
 from mycelia_actor.policies.frame_stacks import FrameStacks
+from mycelia_actor.policies.network_weights import load_weights
 from mycelia_actor.policies.policy import Slots
 from mycelia_algorithms.networks.factory import build_q_network
 from mycelia_algorithms.networks.spec import QNetworkSpec
@@ -19,8 +19,10 @@ from mycelia_core.weights import Weights
 class ImageValues:
     """The values of the learner's own network. An `ActionValues`; stacks frames itself."""
 
-    def __init__(self, signature: Signature, config: RunConfig, count: int) -> None:
-        """Builds the network for N environments.
+    def __init__(
+        self, signature: Signature, config: RunConfig, count: int, device: str = "cpu"
+    ) -> None:
+        """Builds the network for N environments, on a device of torch.
 
         Raises:
           UnplayableError: observations are not one image, or the action is not
@@ -28,6 +30,8 @@ class ImageValues:
         """
         torch.set_num_threads(config.actor.torch_threads)
         self.action_count = count_actions(signature)
+        self.version = 0
+        self._device = torch.device(device)
         image = signature.by_name.get(OBSERVATION)
         if image is None or image.dtype != np.uint8 or len(image.shape) != 2:
             raise UnplayableError(
@@ -42,8 +46,7 @@ class ImageValues:
             dueling=bool(config.algorithm.get("dueling", False)),
             convolutions=True,
         )
-        self._network = build_q_network(spec, seed=0).requires_grad_(False)
-        self._playable = False
+        self._network = build_q_network(spec, seed=0).requires_grad_(False).to(self._device)
 
     def use(self, weights: Weights) -> None:
         """Values with these weights from the next call on.
@@ -51,15 +54,8 @@ class ImageValues:
         Raises:
           UnplayableError: they are for another network.
         """
-        # The tensors are read-only and stay so: `copy_` only reads them.
-        tensors = {name: from_dlpack(array) for name, array in weights.tensors.items()}
-        try:
-            self._network.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise UnplayableError(
-                f"weights of version {weights.version} are for another network: {error}"
-            ) from error
-        self._playable = True
+        load_weights(self._network, weights)
+        self.version = weights.version
 
     def see(self, observation: Columns, slots: Slots) -> NDArray[np.float32] | None:
         """Returns `[n, A]` values of what environments `slots` show now; None without weights."""
@@ -71,8 +67,9 @@ class ImageValues:
         return self._values(self._stacks.peek(observation[OBSERVATION], slots))
 
     def _values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-        if not self._playable:
+        if not self.version:
             return None
         with torch.inference_mode():
-            values: NDArray[np.float32] = self._network(torch.from_numpy(stacks)).numpy()
+            seen = torch.from_numpy(stacks).to(self._device)
+            values: NDArray[np.float32] = self._network(seen).cpu().numpy()
         return values

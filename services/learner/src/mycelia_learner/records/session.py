@@ -106,6 +106,8 @@ class RecordSession:
             self._membership.set_phase(pb.PHASE_TRAINING)
         self._membership.set_counters(self._counters())
         self._checkpoint_if_due()
+        self._rule.observe_updates(snapshot.learner_step)
+        self._end_if_decided()
 
     def _counters(self) -> dict[str, float]:
         newest = self._versions.newest
@@ -127,6 +129,9 @@ class RecordSession:
 
     def _judge(self, response: pb.GetRunResponse) -> None:
         self._rule.observe(response.progress)
+        self._end_if_decided()
+
+    def _end_if_decided(self) -> None:
         if self._rule.decision is not None:
             self._over.set()
 
@@ -159,6 +164,7 @@ class RecordSession:
         return StoppingRule(
             solved_return=config.evaluation.solved_return,
             max_env_steps=config.limits.max_env_steps,
+            max_updates=config.limits.max_updates,
             find_snapshot=self._versions.find,
             best=read_best(checkpoint.read(best)) if best is not None else None,
         )
