@@ -211,7 +211,7 @@ def serve(
 def server_process(*arguments: str) -> Iterator[str]:
     """Starts a parameter server and yields its address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "mycelia_param_server", "--log-level", "warning", *arguments],
+        [sys.executable, "-m", "mycelia_param_server", "--log-level", "error", *arguments],
         stdout=subprocess.PIPE,
         text=True,
     )
