@@ -61,6 +61,11 @@ class FutureVersionError(RefusedPushError):
     kind = "future_version"
 
 
+def refusal_kind(error: InvalidArgumentError) -> str:
+    """Returns what a push that was refused with this error is counted as."""
+    return error.kind if isinstance(error, RefusedPushError) else RefusedPushError.kind
+
+
 PartIds = Mapping[str, str]
 """What a gradient's parts are called, by the address of the shard that keeps each."""
 

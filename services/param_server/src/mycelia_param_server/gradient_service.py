@@ -6,7 +6,12 @@ from collections.abc import AsyncIterator
 
 from mycelia.params.v1 import params_pb2 as pb
 from mycelia_core.rpc.errors import FailedPreconditionError, InvalidArgumentError
-from mycelia_param_server.gradient_intake import GradientIntake, Push, RefusedPushError
+from mycelia_param_server.gradient_intake import (
+    GradientIntake,
+    Push,
+    RefusedPushError,
+    refusal_kind,
+)
 from mycelia_param_server.push_log import Answer
 from mycelia_param_server.trainer import Trainer
 from mycelia_param_server.weight_store import WeightStore
@@ -38,8 +43,7 @@ async def take_in(trainer: Trainer, first: pb.PushGradientsRequest, requests: Re
             return intake.finish()
         return await asyncio.to_thread(intake.finish)
     except InvalidArgumentError as error:
-        kind = error.kind if isinstance(error, RefusedPushError) else RefusedPushError.kind
-        trainer.figures.count(kind)
+        trainer.figures.count(refusal_kind(error))
         raise
 
 

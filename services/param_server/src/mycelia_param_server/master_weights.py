@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mycelia_core.config import GradientsConfig
+from mycelia_core.config import GradientsConfig, RunConfig
+from mycelia_core.parts import tensor_spec
 from mycelia_core.rpc.errors import FailedPreconditionError
-from mycelia_core.weights import Weights
+from mycelia_core.weights import WIRE_DTYPES, Weights
 from mycelia_param_server.layout import Layout
 from mycelia_param_server.snapshot import FlatSnapshot, Timing
 
@@ -101,6 +102,34 @@ class MasterWeights:
             "first_update": self.first_update,
             "step_count": self.applier.step_count,
         }
+
+
+def build_master(
+    config: RunConfig, weights: Weights, vectors: Mapping[str, NDArray[Any]], step_count: int
+) -> MasterWeights:
+    """Builds what gradients of a run are applied to. Imports torch.
+
+    Args:
+      config: the run's.
+      weights: this server's part of them; its `learner_step` is how many updates went before the
+        optimizer began.
+      vectors: the optimizer's, [P] each, if it has made updates.
+      step_count: how many it has made.
+
+    Raises:
+      ValueError: the weights cannot be trained, or the vectors are another optimizer's.
+      FailedPreconditionError: torch is not installed.
+    """
+    master = MasterWeights(
+        weights,
+        Layout.of(tensor_spec(name, tensor) for name, tensor in weights.tensors.items()),
+        config.gradients,
+        config.limits.max_updates,
+        WIRE_DTYPES[config.param_server.wire_dtype],
+    )
+    if step_count:
+        master.applier.load(vectors, step_count)
+    return master
 
 
 def _build_applier(

@@ -1,14 +1,13 @@
 """A further parameter server, which keeps a part of the weights of another one's run."""
 
 import asyncio
-import socket
 import threading
 
 from mycelia.run.v1 import run_pb2
 from mycelia_core.clients.run import RunClient
 from mycelia_core.rpc.errors import UnavailableError
 from mycelia_core.rpc.metrics import Metrics
-from mycelia_core.rpc.server import Server
+from mycelia_core.rpc.server import Server, reachable_address
 from mycelia_param_server.exports import shard_readings
 from mycelia_param_server.shard_service import SERVICE_NAME, ShardService, add_shard_service
 
@@ -69,7 +68,7 @@ class WeightShard:
             membership = await asyncio.to_thread(
                 client.join,
                 run_pb2.ROLE_PARAM_SHARD,
-                address=advertise or _reachable(self.address),
+                address=advertise or reachable_address(self.address),
                 wait_seconds=JOIN_SECONDS,
                 stop=stopping,
             )
@@ -88,11 +87,3 @@ class WeightShard:
         """Gives calls the grace to end, and stops."""
         await self._server.stop(grace_seconds)
         self._service.stop()
-
-
-def _reachable(address: str) -> str:
-    """Returns an address for others; a wildcard becomes this host's name."""
-    host, _, port = address.rpartition(":")
-    if host in ("0.0.0.0", "[::]"):
-        return f"{socket.gethostname()}:{port}"
-    return address

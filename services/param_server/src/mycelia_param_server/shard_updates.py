@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from mycelia.params.v1 import params_pb2, shards_pb2
 from mycelia_core.config import RunConfig
-from mycelia_core.parts import tensor_spec
 from mycelia_core.rpc.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
-from mycelia_core.weights import WIRE_DTYPES, Weights
-from mycelia_param_server.gradient_intake import GradientIntake, Push, RefusedPushError
-from mycelia_param_server.layout import Layout
-from mycelia_param_server.master_weights import MasterWeights
+from mycelia_core.weights import Weights
+from mycelia_param_server.gradient_intake import GradientIntake, Push, refusal_kind
+from mycelia_param_server.master_weights import MasterWeights, build_master
 from mycelia_param_server.mean import weighted_mean
 from mycelia_param_server.part_store import PartStore
 from mycelia_param_server.snapshot import EncodedSnapshot, decode, encode
@@ -102,8 +100,7 @@ class ShardUpdates:
 
     def note_refusal(self, error: InvalidArgumentError) -> None:
         """Counts a gradient that was refused."""
-        kind = error.kind if isinstance(error, RefusedPushError) else RefusedPushError.kind
-        self._refusals[kind] += 1
+        self._refusals[refusal_kind(error)] += 1
 
     async def prepare(self, request: shards_pb2.PrepareUpdateRequest) -> float:
         """Averages gradients for the next version, and returns the mean's norm.
@@ -191,21 +188,11 @@ class ShardUpdates:
     def _make_master(
         self, request: shards_pb2.AdoptPartRequest, weights: Weights, vectors: Weights
     ) -> MasterWeights:
-        layout = Layout.of(tensor_spec(n, tensor) for n, tensor in weights.tensors.items())
-        config = self._config
-        master = MasterWeights(
-            Weights(request.version, request.first_update, weights.tensors),
-            layout,
-            config.gradients,
-            config.limits.max_updates,
-            WIRE_DTYPES[config.param_server.wire_dtype],
-        )
-        if request.optimizer_part_id:
-            try:
-                master.applier.load(vectors.tensors, request.step_count)
-            except ValueError as error:
-                raise InvalidArgumentError(str(error)) from error
-        return master
+        adopted = Weights(request.version, request.first_update, weights.tensors)
+        try:
+            return build_master(self._config, adopted, vectors.tensors, request.step_count)
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from error
 
     async def _read(self, part_id: str) -> Weights:
         if not part_id:

@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from mycelia.params.v1 import shards_pb2
 from mycelia_core.config import RunConfig
-from mycelia_core.parts import tensor_spec
 from mycelia_core.rpc.errors import FailedPreconditionError, InvalidArgumentError
-from mycelia_core.weights import WIRE_DTYPES, Weights
+from mycelia_core.weights import Weights
 from mycelia_param_server import joined_state
 from mycelia_param_server.checkpoint import Checkpoint
 from mycelia_param_server.gradient_intake import PartIds
 from mycelia_param_server.joined_state import Group
-from mycelia_param_server.layout import Layout
-from mycelia_param_server.master_weights import MasterWeights, Statistics
+from mycelia_param_server.master_weights import MasterWeights, Statistics, build_master
 from mycelia_param_server.shard_group import CALL_SECONDS, ShardGroup
 from mycelia_param_server.snapshot import EncodedSnapshot, FlatSnapshot, decode
 from mycelia_param_server.update_thread import UpdateThread
@@ -194,16 +192,7 @@ class TrainedWeights:
     def _make_master(
         self, version: int, first_update: int, step_count: int, own: Group
     ) -> MasterWeights:
-        config = self._config
-        layout = Layout.of(tensor_spec(name, tensor) for name, tensor in own.tensors.items())
-        master = MasterWeights(
-            Weights(version, first_update, own.tensors),
-            layout,
-            config.gradients,
-            config.limits.max_updates,
-            WIRE_DTYPES[config.param_server.wire_dtype],
-        )
-        if step_count:
-            master.applier.load(own.vectors, step_count)
-        self.thread.expect(layout.size)
+        weights = Weights(version, first_update, own.tensors)
+        master = build_master(self._config, weights, own.vectors, step_count)
+        self.thread.expect(master.layout.size)
         return master

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
 from mycelia_core.rpc.errors import StatusError
 from mycelia_core.rpc.metrics import Metrics
+from mycelia_core.rpc.server import reachable_address
 from mycelia_replay.alone import parse_table, serve_alone
 from mycelia_replay.checkpoint.storage import Storage
 from mycelia_replay.server import ReplayServer
@@ -43,7 +43,7 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
     sys.stdout.write(f"ready address={server.address}\n")
     sys.stdout.flush()
     try:
-        advertised = arguments.advertise or _reachable(server.address)
+        advertised = arguments.advertise or reachable_address(server.address)
         storage = _storage(arguments)
         if arguments.join:
             await serve_run(server, arguments.join, advertised, stop, storage)
@@ -66,14 +66,6 @@ def _storage(arguments: argparse.Namespace) -> Storage | None:
     if not arguments.checkpoint_dir:
         return None
     return Storage(arguments.checkpoint_dir, arguments.restore)
-
-
-def _reachable(address: str) -> str:
-    """Returns an address for others; a wildcard becomes this host's name."""
-    host, _, port = address.rpartition(":")
-    if host in ("0.0.0.0", "[::]"):
-        return f"{socket.gethostname()}:{port}"
-    return address
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

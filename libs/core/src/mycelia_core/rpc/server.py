@@ -1,5 +1,6 @@
 """The gRPC server that every service starts: health, reflection, limits, graceful drain."""
 
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,3 +74,11 @@ class Server:
         """Reports `NOT_SERVING`, takes no new calls, and ends those left after the grace."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace_seconds)
+
+
+def reachable_address(address: str) -> str:
+    """Returns an address for others; a wildcard becomes this host's name."""
+    host, _, port = address.rpartition(":")
+    if host in ("0.0.0.0", "[::]"):
+        return f"{socket.gethostname()}:{port}"
+    return address

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import logging
-import socket
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from mycelia_core.clients.waiting import StoppedError
 from mycelia_core.lifecycle import StopSignal
 from mycelia_core.logs import LEVELS, configure_logging
 from mycelia_core.rpc.errors import StatusError
+from mycelia_core.rpc.server import reachable_address
 
 logger = logging.getLogger(__name__)
 
@@ -47,18 +47,10 @@ async def _serve(arguments: argparse.Namespace, stop: StopSignal) -> None:
     sys.stdout.write(f"ready address={server.address}\n")
     sys.stdout.flush()
     try:
-        advertised = arguments.advertise or _reachable(server.address)
+        advertised = arguments.advertise or reachable_address(server.address)
         await serve_run(server, arguments.join, advertised, stop)
     finally:
         await server.stop()
-
-
-def _reachable(address: str) -> str:
-    """Returns an address for others; a wildcard becomes this host's name."""
-    host, _, port = address.rpartition(":")
-    if host in ("0.0.0.0", "[::]"):
-        return f"{socket.gethostname()}:{port}"
-    return address
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
