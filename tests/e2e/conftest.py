@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = [
-    ROOT / "compose.yaml",
-    ROOT / "compose.override.yaml",
-    ROOT / "tests/e2e/host-network.yaml",
-]
+FILES = ("compose.yaml", "compose.override.yaml", "tests/e2e/host-network.yaml")
 SERVICES = ("param_server", "replay", "learner", "actor")
+KILL_SERVICE = """
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    if open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1] == "1":  # a child of init
+        os.kill(int(pid), 9)
+"""
 
 
 def compose_command():
@@ -62,14 +64,14 @@ def images(engine):
 
 
 def files():
-    return [word for path in FILES for word in ("-f", str(path))]
+    return [word for path in FILES for word in ("-f", path)]
 
 
-def run(words, *, timeout=120, check=True, **environ):
+def run(words, *, timeout=120, check=True, cwd=ROOT, **environ):
     """Runs a command; returns what it printed. Its output is in the failure, too."""
     done = subprocess.run(
         words,
-        cwd=ROOT,
+        cwd=cwd,
         env=os.environ | {"MYCELIA_TAG": "latest"} | environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -84,13 +86,14 @@ def run(words, *, timeout=120, check=True, **environ):
 class Stack:
     """One Compose project."""
 
-    def __init__(self, runs, settings=""):
+    def __init__(self, runs, settings="", preset="apex-cartpole"):
         self.project = f"mycelia-e2e-{uuid.uuid4().hex[:8]}"
         self.runs = runs
         # Ports of the host are left to the engine: other stacks may run here.
         self.environ = {
             "COMPOSE_PROJECT_NAME": self.project,
             "MYCELIA_RUNS": str(runs),
+            "MYCELIA_PRESET": preset,
             "MYCELIA_SETTINGS": settings,
             "MYCELIA_PORT": "0",
             "MYCELIA_REPLAY_PORT": "0",
@@ -100,8 +103,8 @@ class Stack:
         command = [*compose_command(), *files(), *words]
         return run(command, timeout=timeout, check=check, **(self.environ | environ))
 
-    def up(self, *words):
-        self.compose("up", "-d", "--no-build", *words)
+    def up(self, *words, **environ):
+        self.compose("up", "-d", "--no-build", *words, **environ)
 
     def containers(self, service=""):
         """Returns what the engine says of each container, by `docker inspect`."""
@@ -115,14 +118,15 @@ class Stack:
         return [c for c in self.containers(service) if c["State"]["Running"]]
 
     def kill(self, service):
-        """Kills the processes of a service's first container, as the kernel would.
+        """Kills the process of a service's first container by SIGKILL, from inside.
 
         Not by `docker kill`, after which the engine would not start it again.
         """
-        pid = self.running(service)[0]["State"]["Pid"]
-        root_of_host = ["--privileged", "--pid=host", "--user=0:0", "--entrypoint=python"]
-        code = f"import os; os.kill({pid}, 9)"
-        run(["docker", "run", "--rm", *root_of_host, "mycelia/replay:latest", "-c", code])
+        self.inside(service, KILL_SERVICE)
+
+    def inside(self, service, code):
+        """Returns what Python code prints in a service's first container."""
+        return run(["docker", "exec", self.running(service)[0]["Id"], "python", "-c", code])
 
     def log(self, service):
         return self.compose("logs", "--no-color", service)
@@ -173,8 +177,8 @@ def make_stack(images, tmp_path_factory):
     """Yields what makes stacks; takes down what is left of them."""
     stacks = []
 
-    def make(settings=""):
-        stacks.append(Stack(tmp_path_factory.mktemp("runs"), settings))
+    def make(*args):
+        stacks.append(Stack(tmp_path_factory.mktemp("runs"), *args))
         return stacks[-1]
 
     yield make
