@@ -28,6 +28,7 @@ def test_up_trains_until_solved_and_stops_by_itself(make_stack):
     log = stack.log("learner")
     assert "env steps" in log and "solved: mean return" in log
     (folder,) = stack.runs.glob("apex-cartpole-*")
+    assert f"mycelia eval {folder}" in log
     for name in ("config.json", "metrics.jsonl", "curve.png", "checkpoint"):
         assert (folder / name).exists()
 

@@ -79,3 +79,28 @@ def test_a_detached_fleet_is_seen_scaled_and_taken_down(fleet):
     assert "env steps" in fleet("logs", "learner")
     fleet("down")
     assert fleet.left() == ["", "", ""]
+
+
+def test_a_fleet_has_the_shards_and_the_inference_that_its_config_asks_for(fleet):
+    settings = ["replay.shards=2", "param_server.shards=2", "actor.inference=central"]
+    endless = ["evaluation.solved_return=none", "limits.max_env_steps=3000"]
+
+    out = fleet("up", "apex-cartpole", *settings, *endless, "--actors", "1", timeout=400)
+
+    assert "step limit" in out
+    assert fleet.left() == ["", "", ""]
+
+
+def test_what_a_fleet_cannot_do_is_told_in_one_line(fleet):
+    fleet("up", "apex-cartpole", "evaluation.solved_return=none", "--detach")
+
+    for words, complaint in (
+        (("up", "apex-cartpole"), "is there already"),
+        (("scale", "learner=2"), "expected actor=COUNT"),
+        (("logs", "nobody"), "nobody"),
+        (("up", "apex-cartpol"), "apex-cartpole"),
+    ):
+        done = subprocess.run(fleet.words(*words), capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        assert complaint in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1

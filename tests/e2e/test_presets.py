@@ -46,6 +46,18 @@ def test_a_preset_begins_and_ends(make_stack, preset):
     assert (folder / "checkpoint").exists()
 
 
+@pytest.mark.parametrize("inference", ["local", "central"])
+def test_the_profile_inference_acts_for_all_or_ends_unused(make_stack, inference):
+    stack = make_stack(f"{SMALL} actor.inference={inference}")
+    stack.compose("--profile", "inference", "up", "-d", "--no-build")
+
+    codes = stack.wait_end()
+
+    assert set(codes.values()) == {0}, (codes, stack.compose("logs", "--no-color"))
+    unused = "needs no inference service: idle until the end" in stack.log("inference")
+    assert unused == (inference == "local")
+
+
 def test_the_actors_image_has_the_environment_of_every_preset(images):
     configs = [RunConfig.model_validate(load_preset(name).settings) for name in preset_names()]
     wanted = json.dumps([config.env.model_dump(mode="json") for config in configs])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mycelia_cli.errors import EXIT_FAILURE, EXIT_OK, InputError
 from mycelia_cli.fleet_engine import FleetEngine
-from mycelia_cli.fleet_plan import Service, plan
+from mycelia_cli.fleet_plan import Service, actor, plan
 from mycelia_cli.fleet_view import watch
 from mycelia_cli.settings import resolve
 from mycelia_cli.stop_request import StopRequest
@@ -32,13 +32,13 @@ def bring_up(name: str, request: FleetRequest, *, detach: bool) -> int:
       CommandError: the engine is away or refused; nothing is left of the fleet.
     """
     # A mistake is told now and not by a container.
-    resolve(request.preset, request.settings, os.environ)
+    config = resolve(request.preset, request.settings, os.environ).config
     engine = FleetEngine(name)
     if engine.containers():
         raise InputError(f'fleet "{name}" is there already; `mycelia fleet down` takes it down')
     stop = StopRequest()
     try:
-        _start(engine, request)
+        _start(engine, request, plan(request.preset, request.settings, config))
         if detach:
             print(f"fleet {name} runs; its registry is at {engine.address()}")
             return EXIT_OK
@@ -66,21 +66,16 @@ def scale_actors(engine: FleetEngine, count: int) -> None:
     taken = {str(container.name) for container in engine.containers("actor")}
     free = (i for i in range(10_000) if not any(name.endswith(f"-actor-{i}") for name in taken))
     for _ in range(count - len(running)):
-        engine.start(_actor(), next(free))
+        engine.start(actor(), next(free))
 
 
-def _actor() -> Service:
-    return plan("", ())["actor"]
-
-
-def _start(engine: FleetEngine, request: FleetRequest) -> None:
-    services = plan(request.preset, request.settings)
-    names = [service.image for service in services.values()]
+def _start(engine: FleetEngine, request: FleetRequest, services: list[Service]) -> None:
+    names = [service.image for service in services]
     for image in dict.fromkeys(names) if request.build else engine.missing_images(names):
         print(f"building {engine.image(image)}, which takes some minutes", flush=True)
         engine.build(image, request.build_network or None)
     engine.prepare(request.runs_dir)
-    for service in services.values():
+    for service in services:
         if service.name == "actor":
             scale_actors(engine, request.actors)
             continue

@@ -83,7 +83,7 @@ class LedRun:
             else:
                 run, folder = standing, self._folder_of(standing)
                 self._view.note(f"going on with run {run.run_id}, with the config that it has")
-            self._view.note(f"run folder {folder.path}")
+            self._view.note(f"run folder {folder.shown}")
             return self._lead(Follower(client, run, self._view), folder)
 
     def _create(self, client: RunClient) -> tuple[pb.Run, RunFolder]:

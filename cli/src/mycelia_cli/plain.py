@@ -50,7 +50,7 @@ def line(progress: Progress) -> str:
     parts = [f"{progress.elapsed_seconds:6.1f} s", progress.phase]
     if progress.phase == "starting":
         parts.append(f"joined: {', '.join(sorted(progress.members)) or 'nobody yet'}")
-        return " | ".join(parts)
+        return " | ".join([*parts, *_awaited(progress)])
     parts += [
         f"env steps {progress.env_steps:,} ({progress.env_steps_per_second:,.0f}/s)",
         f"updates {progress.learner_steps:,} ({progress.learner_steps_per_second:,.0f}/s)",
@@ -64,7 +64,13 @@ def line(progress: Progress) -> str:
     followers = "" if progress.gradients else f" (actors {behind(progress)})"
     parts.append(f"weights v{progress.weight_version}{followers}")
     parts.append(f"waiting {waiting(progress)}")
-    return " | ".join(parts)
+    return " | ".join([*parts, *_awaited(progress)])
+
+
+def _awaited(progress: Progress) -> list[str]:
+    if not progress.awaited or progress.is_finished:
+        return []
+    return [f"not there: {', '.join(progress.awaited)}"]
 
 
 def _data(progress: Progress) -> list[str]:

@@ -1,8 +1,9 @@
 """How a run is doing at one moment: what the views and the JSON lines are made from."""
 
+import collections
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Literal
@@ -95,6 +96,8 @@ class Progress:
     """Part of its time that the learner waits for batches, in [0, 1]."""
     members: tuple[str, ...]
     """Roles of the living members."""
+    awaited: tuple[str, ...] = ()
+    """Services that the config wants, and that have not joined: what a run that stands waits for."""
     gradients: GradientFigures | None = None
     """What became of the workers' gradients; None in runs with replay."""
 
@@ -198,6 +201,7 @@ class ProgressTracker:
             insert_wait_share=_share(self._insert_wait.update(insert_wait, now), len(actors)),
             sample_wait_share=_share(self._sample_wait.update(sample_wait, now), 1),
             members=tuple(ROLES.get(member.role, "?") for member in answer.members if member.alive),
+            awaited=tuple(_awaited(config, answer.members)),
             gradients=gradients,
         )
 
@@ -235,6 +239,22 @@ def staleness(actors: Iterable[pb.Member], weight_version: int) -> tuple[int, ..
     """Returns how many versions each actor is behind; 0 if it has reported later."""
     versions = (int(actor.counters.get("policy_version", 0)) for actor in actors)
     return tuple(max(0, weight_version - version) for version in versions)
+
+
+def _awaited(config: RunConfig, members: Iterable[pb.Member]) -> Iterator[str]:
+    there = collections.Counter(member.role for member in members if member.alive)
+    with_replay = config.topology == "replay"
+    wanted = {
+        pb.ROLE_LEARNER: (1, ""),
+        pb.ROLE_REPLAY: (with_replay and config.replay.shards, "replay.shards"),
+        pb.ROLE_PARAM_SHARD: (config.param_server.shards - 1, "param_server.shards"),
+        pb.ROLE_INFERENCE: (config.actor.inference == "central", "actor.inference"),
+        pb.ROLE_ACTOR: (1, ""),
+    }
+    for role, (count, key) in wanted.items():
+        missing = count - there[role]
+        if missing > 0:
+            yield f"{missing} {ROLES[role]}" + (f" ({key})" if key else "")
 
 
 def _living(members: Iterable[pb.Member], role: pb.Role.ValueType) -> list[pb.Member]:

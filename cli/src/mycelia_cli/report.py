@@ -10,7 +10,7 @@ from typing import Any
 
 from mycelia_cli.plain import target
 from mycelia_cli.progress import Progress
-from mycelia_cli.run_folder import RunFolder
+from mycelia_cli.run_folder import RUNS_ON_HOST, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,16 +57,17 @@ class Report:
         if not folder.path.is_dir():
             # With --attach the learner, and so the folder, may be on another machine.
             return [*lines, f"  run folder  {self.run_dir} where the learner runs"]
-        lines.append(f"  run folder  {self.run_dir}")
+        shown = RunFolder(folder.shown)
+        lines.append(f"  run folder  {shown.path}")
         if folder.curve.exists():
-            lines.append(f"  curve       {folder.curve}")
+            lines.append(f"  curve       {shown.curve}")
         if folder.checkpoint.exists():
-            lines.append(f"  checkpoint  {folder.checkpoint}")
-            lines.append(f"  evaluate    {program('mycelia')} eval {self.run_dir}")
+            lines.append(f"  checkpoint  {shown.checkpoint}")
+            lines.append(f"  evaluate    {program('mycelia')} eval {shown.path}")
             lines.append(
-                f"  go on       {program('mycelia')} train {self.preset} resume={self.run_dir}"
+                f"  go on       {program('mycelia')} train {self.preset} resume={shown.path}"
             )
-        lines.append(f"  look        {program('tensorboard')} --logdir {self.run_dir}")
+        lines.append(f"  look        {program('tensorboard')} --logdir {shown.path}")
         return lines
 
     def _result(self) -> list[str]:
@@ -90,10 +91,11 @@ class Report:
 def program(name: str) -> str:
     """Returns how to call a program that is installed beside this one.
 
-    Its bare name if the shell finds that one, else its path from here.
+    Its bare name if the shell finds that one, or if the person is outside of this container;
+    else its path from here.
     """
     beside = Path(sys.executable).parent / name
     found = shutil.which(name)
-    if found and Path(found).resolve() == beside.resolve():
+    if RUNS_ON_HOST in os.environ or (found and Path(found).resolve() == beside.resolve()):
         return name
     return os.path.relpath(beside)

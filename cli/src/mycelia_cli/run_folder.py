@@ -1,5 +1,6 @@
 """The folder that a run leaves behind: where it is made and how it is found again."""
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 from mycelia_cli.errors import InputError, did_you_mean
 
 CONFIG_FILE = "config.json"
+RUNS_ON_HOST = "MYCELIA_RUNS_ON_HOST"
+"""Variable that a container gets, to tell of run folders as they are called outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,12 @@ class RunFolder:
     """Where the files of one run lie."""
 
     path: Path
+
+    @property
+    def shown(self) -> Path:
+        """Where people find it: a container's folder of runs is MYCELIA_RUNS_ON_HOST outside."""
+        outside = os.environ.get(RUNS_ON_HOST)
+        return Path(outside) / self.path.name if outside else self.path
 
     @property
     def config(self) -> Path:

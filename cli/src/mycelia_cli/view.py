@@ -142,7 +142,8 @@ def _evaluation(progress: Progress) -> str:
 def _services(progress: Progress) -> str:
     counts = Counter(progress.members)
     names = [f"{count} {role}s" if count > 1 else role for role, count in sorted(counts.items())]
-    return ", ".join(["param server", *names])
+    absent = [f"not there: {', '.join(progress.awaited)}"] if progress.awaited else []
+    return "; ".join([", ".join(["param server", *names]), *absent])
 
 
 def sparkline(values: list[float], width: int = 30) -> str:

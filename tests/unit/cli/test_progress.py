@@ -87,6 +87,18 @@ def test_what_a_member_did_still_counts_when_it_has_left():
     assert progress.replay_rows == 2_000
 
 
+def test_a_run_that_stands_says_whom_it_waits_for():
+    settings = ["replay.shards=2", "param_server.shards=3", "actor.inference=central"]
+    tracker = ProgressTracker(resolve("apex-cartpole", settings, {}).config)
+
+    progress = tracker.update(answer())
+
+    wanted = "not there: 1 replay (replay.shards), 2 param-shard (param_server.shards), 1 inference"
+    assert wanted in line(progress)
+    assert "not there" not in line(ProgressTracker(CONFIG).update(answer()))
+    assert all("not there: 1 replay (replay.shards)" in text for text in pictures(progress))
+
+
 def test_the_evaluation_that_solved_the_run_decides_though_a_later_one_was_worse():
     solved = answer()
     solved.run.outcome = pb.OUTCOME_SOLVED

@@ -86,6 +86,11 @@ async def serve_run(
             wait_seconds=WAIT_SECONDS,
             stop=stopping,
         )
+        if membership.config.actor.inference != "central":
+            logger.warning(
+                "the run has actor.inference=%s, and needs no inference service: idle until the end",
+                membership.config.actor.inference,
+            )
         try:
             # While others start: importing torch takes seconds, in which the loop must answer.
             device = await asyncio.to_thread(find_device, membership.config.inference.device)
