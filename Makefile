@@ -18,6 +18,9 @@ PACKAGES := libs/protos libs/core libs/algorithms services/replay services/param
             services/learner services/actor cli
 INPUTS := Makefile constraints.txt requirements/build.txt \
           $(PACKAGES:%=%/pyproject.toml) libs/protos/hatch_build.py $(wildcard protos/mycelia/*/v1/*.proto)
+IMPORTED := mycelia_param_server.main, mycelia_replay.main, mycelia_actor.main, mycelia_learner.session, mycelia_cli.main, \
+            mycelia_cli.train, gymnasium.envs.classic_control, tensorboard.summary, matplotlib.figure, \
+            matplotlib.backends.backend_agg
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # One stamp per kind of torch, so that asking for the other kind installs it.
 READY := $(VENV)/.ready-$(TORCH)
@@ -54,9 +57,11 @@ $(READY): $(INPUTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "set-up 2/3: installing the libraries (torch $(TORCH_VERSION) for $(TORCH); a few minutes at most)"
 	@.ci/install-torch $(BIN) $(TORCH) $(TORCH_VERSION) $(TORCH_INDEX)
-	@$(PIP) install -c constraints.txt -r requirements/build.txt
+	@$(PIP) install --no-compile -c constraints.txt -r requirements/build.txt
 	@echo "set-up 3/3: installing Mycelia and generating the protocol's stubs"
-	@$(PIP) install -c constraints.txt --no-build-isolation $(PACKAGES:%=-e %)
+	@$(PIP) install --no-compile -c constraints.txt --no-build-isolation $(PACKAGES:%=-e %)
+	@# Bytecode for what a run imports; compiling all that is installed would take longer than the rest.
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import $(IMPORTED)'
 	@rm -f $(VENV)/.ready-* && touch $@
 
 $(READY_DEV): $(READY) requirements/dev.txt

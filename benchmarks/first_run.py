@@ -76,7 +76,8 @@ def compose(arguments: argparse.Namespace, cases: list[str]) -> list[dict[str, A
         "MYCELIA_PORT": "0",
         "MYCELIA_REPLAY_PORT": "0",
     }
-    with fresh_clone() as (clone, start, clone_seconds):
+    with fresh_clone() as (clone, begun, clone_seconds):
+        start = begun
         forget_layers(clone)
         if arguments.override:
             files = ["compose.yaml", "compose.override.yaml", str(arguments.override.resolve())]
@@ -90,7 +91,7 @@ def compose(arguments: argparse.Namespace, cases: list[str]) -> list[dict[str, A
                 shutil.rmtree(clone / "runs", ignore_errors=True)
                 start = time.perf_counter() - clone_seconds
         finally:
-            down([*command], clone, environ, "--rmi", "all")
+            down(command, clone, environ, "--rmi", "all")
     return rows
 
 

@@ -1,10 +1,17 @@
 """What double buffering gains, and what fetching new weights costs.
 
-    python -m benchmarks.overlap [--seconds 2] [--envs 16] [--json]
+    python -m benchmarks.overlap [--seconds 1] [--envs 16] [--only waits_5ms] [--json]
 
-`groups`: Pong with the Nature CNN, stepped by ale-py's vector environment, all
-environments in one group and in two. While one group of two steps, actions are
-chosen for the other. Both use the same number of threads and run by turns.
+`groups`: an actor with the Nature CNN, all its environments stepped together or in
+groups of which one is stepped while actions are chosen for another, by turns and with
+the same threads and processes. The cases:
+
+    waits_Nms       a worker process for each environment, a step of which sleeps N ms
+    works_1ms       a worker process for each core; a step keeps one busy for 1 ms
+    pong            ale-py's vector environment, in one group or two
+    pong_beside     the same while another process keeps a core busy, as a learner does
+
+`auto_groups` is what `actor.groups=0` takes, `auto_over_best` what comes of it.
 `weights`: the share of its time that an actor's loop gives to weights of 1.7
 million parameters which change ten times a second, and how much slower the same
 loop is with them than without, by turns.
@@ -13,40 +20,52 @@ loop is with them than without, by turns.
 import argparse
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from statistics import median
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np
-
 from benchmarks import acting
-from benchmarks.envs import PONG, make_nature_cnn
+from benchmarks.pong import PONG, SteadyTimer, make_nature_cnn
 from mycelia_actor.actor import make_loop, make_recorders
 from mycelia_actor.environments.backend import make_environments
-from mycelia_actor.environments.vector import StepResult
-from mycelia_actor.policies.policy import ActionChoice, Policy
+from mycelia_actor.environments.group import Group, wait_for_any
+from mycelia_actor.environments.grouping import count_groups
+from mycelia_actor.environments.joined_groups import JoinedGroups
+from mycelia_actor.policies.policy import Policy
 from mycelia_core.config import ActorConfig, EnvConfig, NetworkConfig, RunConfig
 from mycelia_core.weights import Weights
 
 PUBLISH_SECONDS = 0.1
-ROUNDS = 3
 
 
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(prog="benchmarks.overlap")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each run")
     parser.add_argument("--envs", type=int, default=16, help="environments of the actor")
+    parser.add_argument("--rounds", type=int, default=7, help="the median of which is taken")
+    parser.add_argument("--only", help="cases, with commas; weights is one; default: all")
     parser.add_argument("--json", action="store_true", help="print JSON as the last line")
     arguments = parser.parse_args()
-    result = _groups(arguments.envs, arguments.seconds) | _weights(arguments.seconds)
-    for name, value in result.items():
-        print(f"{name:>36}: {value:,}")
-    if arguments.json:
-        print(json.dumps(result))
+    cases = make_cases(arguments.envs)
+    only = arguments.only.split(",") if arguments.only else [*cases, "weights"]
+    rows = [
+        _groups(name, cases[name], arguments.envs, arguments.rounds, arguments.seconds)
+        for name in only
+        if name in cases
+    ]
+    result: dict[str, Any] = {"groups": rows}
+    result["double_buffering_gain"] = {row["case"]: row["gain"] for row in rows}
+    if "weights" in only:
+        result |= _weights(arguments.rounds, arguments.seconds)
+    print(json.dumps(result, indent=None if arguments.json else 2))
 
 
 class Publisher:
@@ -67,27 +86,6 @@ class Publisher:
         return self._weights
 
 
-class SteadyTimer:
-    """Counts steps from the tenth result on: resets and first calls are not what is measured."""
-
-    def __init__(self, seconds: float, stop: threading.Event) -> None:
-        self.rate = 0.0
-        self._seconds, self._stop = seconds, stop
-        self._results, self._env_steps, self._start = 0, 0, 0.0
-
-    def add(self, choice: ActionChoice, result: StepResult) -> None:
-        """Counts one step, and stops the loop when the time is up."""
-        self._results += 1
-        if self._results <= 10:
-            self._start = time.perf_counter()
-            return
-        self._env_steps += result.step_count
-        elapsed = time.perf_counter() - self._start
-        self.rate = self._env_steps / elapsed
-        if elapsed > self._seconds:
-            self._stop.set()
-
-
 class Timed:
     """A policy whose time for taking in weights is counted."""
 
@@ -104,6 +102,18 @@ class Timed:
         self.count += 1
 
 
+def make_cases(envs: int) -> dict[str, EnvConfig]:
+    """Returns the environments of each case."""
+
+    def costly(processes: int, **cost: float) -> EnvConfig:
+        name, kwargs = "benchmarks.costly_env:CostlyEnv", {"screen": True, **cost}
+        return EnvConfig(id=name, kwargs=kwargs, backend="process", processes=processes)
+
+    waits = {f"waits_{ms}ms": costly(envs, step_wait_us=1000.0 * ms) for ms in (1, 3, 5, 10)}
+    cases = {**waits, "works_1ms": costly(0, step_cost_us=1000.0)}
+    return {**cases, "pong": PONG, "pong_beside": PONG}
+
+
 def make_config(env: EnvConfig, envs: int, groups: int) -> RunConfig:
     """Returns the config of a run with one actor."""
     return RunConfig(
@@ -115,43 +125,99 @@ def make_config(env: EnvConfig, envs: int, groups: int) -> RunConfig:
     )
 
 
-def _run(config: RunConfig, seconds: float, *, publishes: bool = False) -> tuple[float, Timed]:
-    """Returns steps per second of an actor's loop, and its policy."""
-    environments = make_environments(config.env, config.actor.envs_per_actor, config.actor.groups)
-    inner, weights = make_nature_cnn(environments)
-    policy, stop = Timed(inner), threading.Event()
-    timer = SteadyTimer(seconds, stop)
-    recorders = make_recorders(config, environments, policy, acting.Nowhere())
-    newest = Publisher(weights) if publishes else lambda: weights
-    loop = make_loop(environments, policy, recorders, newest, timer)
-    loop.run(range(environments.count), stop)
-    environments.close()
-    return timer.rate, policy
+class Side:
+    """An actor without a replay service, whose loop is run again and again."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._environments = make_environments(
+            config.env, config.actor.envs_per_actor, config.actor.groups
+        )
+        inner, self._weights = make_nature_cnn(self._environments)
+        self.policy = Timed(inner)
+
+    def run(self, seconds: float, *, publishes: bool = False) -> float:
+        """Returns steps per second."""
+        stop = threading.Event()
+        timer = SteadyTimer(seconds, stop)
+        environments = self._environments
+        recorders = make_recorders(self._config, environments, self.policy, acting.Nowhere())
+        newest = Publisher(self._weights) if publishes else lambda: self._weights
+        loop = make_loop(
+            self._config,
+            environments,
+            self.policy,
+            recorders,
+            newest_weights=newest,
+            reporter=timer,
+        )
+        loop.run(range(environments.count), stop)
+        if isinstance(environments, JoinedGroups):
+            _finish_steps(environments.groups)
+        return timer.rate
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._environments.close()
 
 
-def _groups(envs: int, seconds: float) -> dict[str, Any]:
-    rates: dict[int, list[float]] = {1: [], 2: []}
-    for _ in range(ROUNDS):
-        for groups, found in rates.items():
-            found.append(_run(make_config(PONG, envs, groups), seconds)[0])
+def _finish_steps(groups: Sequence[Group]) -> None:
+    """Waits for the steps that were under way when a loop ended."""
+    end = time.monotonic() + 10.0
+    while (busy := [group for group in groups if not group.waits]) and time.monotonic() < end:
+        wait_for_any(busy, 0.1)
+        for group in busy:
+            group.poll()
+
+
+def _groups(case: str, env: EnvConfig, envs: int, rounds: int, seconds: float) -> dict[str, Any]:
+    sides = {groups: Side(make_config(env, envs, groups)) for groups in (1, 2)}
+    rates: dict[int, list[float]] = {groups: [] for groups in sides}
+    with _busy_core() if case.endswith("beside") else nullcontext():
+        for _ in range(rounds):
+            for groups, side in sides.items():
+                rates[groups].append(side.run(seconds))
+    for side in sides.values():
+        side.close()
     gains = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
-    return {
-        "pong_one_group_steps_per_second": round(median(rates[1])),
-        "pong_two_groups_steps_per_second": round(median(rates[2])),
-        "double_buffering_gain": round(median(gains), 3),
+    gain = median(gains)
+    auto = 2 if env.backend == "process" else count_groups(make_config(env, envs, 0))
+    row = {
+        "case": case,
+        "envs": envs,
+        "together_steps_per_second": round(median(rates[1])),
+        "groups_steps_per_second": round(median(rates[2])),
+        "gain": round(gain, 3),
+        "gain_min": round(min(gains), 3),
+        "gain_max": round(max(gains), 3),
+        "auto_groups": auto,
+        "auto_over_best": round((gain if auto > 1 else 1.0) / max(gain, 1.0), 3),
     }
+    print(row, file=sys.stderr, flush=True)
+    return row
 
 
-def _weights(seconds: float) -> dict[str, Any]:
-    config, shares, slower = make_config(PONG, 8, 1), [], []
-    for _ in range(ROUNDS):
-        quiet, _ = _run(config, seconds)
-        busy, policy = _run(config, seconds, publishes=True)
-        shares.append(policy.seconds / seconds)
+@contextmanager
+def _busy_core() -> Iterator[None]:
+    """Keeps one core busy meanwhile."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _weights(rounds: int, seconds: float) -> dict[str, Any]:
+    side, shares, slower = Side(make_config(PONG, 8, 1)), [], []
+    for _ in range(rounds):
+        quiet, before = side.run(seconds), side.policy.seconds
+        busy = side.run(seconds, publishes=True)
+        shares.append((side.policy.seconds - before) / seconds)
         slower.append(1 - busy / quiet)
+    side.close()
     return {
         "weight_refresh_share_of_time": round(median(shares), 5),
-        "weight_refresh_slows_by": round(float(np.median(slower)), 4),
+        "weight_refresh_slows_by": round(median(slower), 4),
     }
 
 

@@ -31,18 +31,18 @@ class SteadyTimer:
 
     def __init__(self, seconds: float, stop: threading.Event) -> None:
         """Stops the loop after `seconds` of steps."""
-        self.rate, self.start, self.elapsed = 0.0, 0.0, 0.0
+        self.rate, self.elapsed = 0.0, 0.0
         self._seconds, self._stop = seconds, stop
-        self._results, self._env_steps = 0, 0
+        self._results, self._env_steps, self._start = 0, 0, 0.0
 
     def add(self, choice: ActionChoice, result: StepResult) -> None:
         """Counts one step, and stops the loop when the time is up."""
         self._results += 1
         if self._results <= 10:
-            self.start = time.perf_counter()
+            self._start = time.perf_counter()
             return
         self._env_steps += result.step_count
-        self.elapsed = time.perf_counter() - self.start
+        self.elapsed = time.perf_counter() - self._start
         self.rate = self._env_steps / self.elapsed
         if self.elapsed > self._seconds:
             self._stop.set()
@@ -96,30 +96,23 @@ def make_nature_cnn(environments: VectorEnvironment) -> tuple[Policy, Weights]:
     return policy, weights
 
 
-class _Clock:
-    """Counts the time within the methods of one object, once the loop is steady."""
+class _Timed:
+    """An object the time in one of whose methods is counted, once the loop is steady."""
 
     def __init__(self, owner: Any, method: str, timer: SteadyTimer) -> None:
-        self._inner, self._timer = getattr(owner, method), timer
+        self._owner, self._inner, self._timer = owner, getattr(owner, method), timer
         self.seconds = 0.0
-
-    def __call__(self, *arguments: Any) -> Any:
-        start = time.perf_counter()
-        result = self._inner(*arguments)
-        if self._timer.start:
-            self.seconds += time.perf_counter() - start
-        return result
-
-
-class _Timed:
-    """An object one of whose methods is timed."""
-
-    def __init__(self, owner: Any, method: str, clock: _Clock) -> None:
-        self._owner = owner
-        setattr(self, method, clock)
+        setattr(self, method, self._call)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._owner, name)
+
+    def _call(self, *arguments: Any) -> Any:
+        start = time.perf_counter()
+        result = self._inner(*arguments)
+        if self._timer.elapsed:
+            self.seconds += time.perf_counter() - start
+        return result
 
 
 def _act(
@@ -129,14 +122,12 @@ def _act(
     stop = threading.Event()
     timer = SteadyTimer(seconds, stop)
     recorder = Recorder(acting.Nowhere(), policy, environments.action)
-    stages = {
-        "environments": (environments, "step"),
-        "policy": (policy, "act"),
-        "recording": (recorder, "record"),
+    stages: dict[str, Any] = {
+        "environments": _Timed(environments, "step", timer),
+        "policy": _Timed(policy, "act", timer),
+        "recording": _Timed(recorder, "record", timer),
     }
-    clocks = {name: _Clock(*stage, timer) for name, stage in stages.items()}
-    timed: Any = [_Timed(*stages[name], clocks[name]) for name in stages]
-    loop = ActingLoop(*timed, lambda: None, timer)
+    loop = ActingLoop(*stages.values(), lambda: None, timer)
     loop.run(range(environments.count), stop)
-    split |= {name: clock.seconds / timer.elapsed for name, clock in clocks.items()}
+    split |= {name: stage.seconds / timer.elapsed for name, stage in stages.items()}
     return timer.rate

@@ -97,7 +97,7 @@ class Progress:
     members: tuple[str, ...]
     """Roles of the living members."""
     awaited: tuple[str, ...] = ()
-    """Services that the config wants, and that have not joined: what a run that stands waits for."""
+    """Services that the config wants and that have not joined: a run that stands waits for them."""
     gradients: GradientFigures | None = None
     """What became of the workers' gradients; None in runs with replay."""
 

@@ -21,14 +21,15 @@ from mycelia_core.weights import Weights
 class Watching:
     """A policy that notes for whom it acted, and in which version."""
 
-    def __init__(self):
-        self.slots, self._version = [], 0
+    def __init__(self, seconds=0.0):
+        self.slots, self._version, self._seconds = [], 0, seconds
 
     def use(self, weights):
         self._version = weights.version
 
     def act(self, observation, slots=None):
         self.slots.append(slots.tolist())
+        time.sleep(self._seconds)
         return ActionChoice({"action": slots % 5}, policy_version=self._version)
 
 
@@ -54,8 +55,8 @@ class SlowEnvironments(InProcessEnvironments):
         return super().step(action)
 
 
-def act(groups, rows, limit):
-    policy, stop = Watching(), threading.Event()
+def act(groups, rows, limit, act_seconds=0.0):
+    policy, stop = Watching(act_seconds), threading.Event()
     count = sum(group.count for group in groups)
     streams = {slot: rows.streams.setdefault(slot, []) for slot in range(count)}
     counter = Counter(limit, streams, stop)
@@ -115,6 +116,18 @@ def test_a_slow_group_does_not_hold_up_the_others(counting_env, row_list):
 
     fast, slow = (len(row_list.streams.get(slot, [])) for slot in (1, 0))
     assert fast > 5 * slow
+
+
+def test_small_groups_are_acted_for_in_halves(counting_env, row_list):
+    groups = [ThreadGroup(SlowEnvironments([counting_env()]), slot) for slot in range(6)]
+
+    policy, _ = act(groups, row_list, 90, act_seconds=0.015)
+
+    sizes = [len(slots) for slots in policy.slots]
+    assert max(sizes) == 3
+    assert np.mean(sizes) > 2
+    for slot in range(6):
+        check(row_list, slot, 0)
 
 
 def test_joined_groups_are_one_vector_environment(counting_env, row_list):

@@ -5,7 +5,6 @@ import sys
 import time
 
 import pytest
-
 from benchmarks.first_run import follow, forget_layers, fresh_clone
 
 TRAINER = """

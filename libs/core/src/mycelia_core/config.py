@@ -77,7 +77,8 @@ class EnvConfig(Section):
     processes, EnvPool, or ale-py's vector Atari. `auto` takes what is measured to be fastest."""
 
     processes: int = Field(0, ge=0)
-    """Backend `process`: how many worker processes each actor has; 0 for one per core."""
+    """Backend `process`: how many worker processes each actor has; 0 for one per core, and with
+    backend `auto` one per environment if steps mostly wait."""
 
     step_timeout_seconds: float = Field(60.0, gt=0)
     """Backend `process`: a worker that takes longer for a step is killed and started again."""
@@ -117,9 +118,10 @@ class ActorConfig(Section):
     insert_timeout_seconds: float = Field(60.0, gt=0)
     """How long the oldest of them may wait before it is reported."""
 
-    groups: int = Field(1, ge=1)
+    groups: int = Field(0, ge=0)
     """Groups that an actor's environments are stepped in: with 2, one group is stepped while
-    actions are chosen for the other. Backend `process` has one group per worker process."""
+    actions are chosen for the other; backend `process` has one per worker process. With 1 all
+    are stepped together. 0 takes groups where they were measured to gain."""
 
     torch_threads: int = Field(1, ge=1)
     """Threads of policies that need torch, such as those that see images."""

@@ -10,6 +10,8 @@ import numpy as np
 from mycelia.run.v1 import run_pb2
 from mycelia_actor.environment_seeds import actor_seeds
 from mycelia_actor.environments.backend import make_environments
+from mycelia_actor.environments.group import Group
+from mycelia_actor.environments.grouping import count_groups
 from mycelia_actor.environments.joined_groups import JoinedGroups
 from mycelia_actor.environments.spaces import signature_of
 from mycelia_actor.environments.vector import VectorEnvironment
@@ -58,7 +60,7 @@ def run_actor(address: str, stop: threading.Event) -> None:
         run = client.wait_for_run(WAIT_SECONDS, stop)
         config = RunConfig.model_validate_json(run.config_json)
         environments = make_environments(
-            config.env, config.actor.envs_per_actor, config.actor.groups
+            config.env, config.actor.envs_per_actor, count_groups(config)
         )
         try:
             signature = signature_of(environments.observation, environments.action)
@@ -108,7 +110,14 @@ def _act(
         progress = Progress(membership, lambda: writer.wait_seconds, float(np.mean(epsilon)))
         sink = PatientWriter(writer, progress.report, config.actor.insert_timeout_seconds, stop)
         recorders = make_recorders(config, environments, policy, sink)
-        loop = make_loop(environments, policy, recorders, newest_weights, progress)
+        loop = make_loop(
+            config,
+            environments,
+            policy,
+            recorders,
+            newest_weights=newest_weights,
+            reporter=progress,
+        )
         loop.run(seeds.environments(environments.count), stop)
         progress.report()
         for recorder in recorders:
@@ -147,7 +156,7 @@ def make_recorders(
     config: RunConfig, environments: VectorEnvironment, policy: Policy, sink: RowSink
 ) -> list[Recorder]:
     """Returns a recorder for each group of environments, or one for all."""
-    groups = environments.groups if isinstance(environments, JoinedGroups) else [None]
+    groups: Sequence[Group | None] = _groups(config, environments) or [None]
     return [
         Recorder(
             sink,
@@ -163,16 +172,26 @@ def make_recorders(
 
 
 def make_loop(
+    config: RunConfig,
     environments: VectorEnvironment,
     policy: Policy,
     recorders: Sequence[Recorder],
+    *,
     newest_weights: Callable[[], Weights | None],
     reporter: Reporter,
 ) -> ActingLoop | GroupedLoop:
     """Returns the loop that acts in these environments, together or group by group."""
-    if isinstance(environments, JoinedGroups):
-        return GroupedLoop(environments.groups, policy, recorders, newest_weights, reporter)
+    groups = _groups(config, environments)
+    if groups:
+        return GroupedLoop(groups, policy, recorders, newest_weights, reporter)
     return ActingLoop(environments, policy, recorders[0], newest_weights, reporter)
+
+
+def _groups(config: RunConfig, environments: VectorEnvironment) -> Sequence[Group]:
+    """Returns the groups to act in one by one; none to act in all together."""
+    if config.actor.groups != 1 and isinstance(environments, JoinedGroups):
+        return environments.groups
+    return []
 
 
 def make_priorities(config: RunConfig, count: int) -> NStepPriorities | None:

@@ -1,6 +1,7 @@
-"""The actor's loop over groups of environments: it acts for whichever group comes first."""
+"""The actor's loop over groups of environments: it acts for one half while the other steps."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -32,12 +33,16 @@ class _Seat:
 class GroupedLoop:
     """Acts in groups of environments and records what happens. One thread owns it.
 
-    While one group steps, in its process or thread, actions are chosen for
-    another and what it gave is recorded and sent; so a slow environment holds up
-    its own group only. Groups that come together are acted for together:
+    While some groups step, in their processes or threads, actions are chosen for
+    others and what they gave is recorded and sent:
 
         group 0   step . . . . | act | step . . . .
         group 1        | act | step . . . . | act |
+
+    Of many small groups, those that come first are acted for together, about half
+    of all environments: a network takes much longer over single observations. Who
+    is slow is not waited for longer than the last choice of actions took, and
+    holds up its own group only.
     """
 
     def __init__(
@@ -56,6 +61,11 @@ class GroupedLoop:
         self._newest_weights = newest_weights
         self._reporter = reporter
         self._version = 0
+        self._waiting: list[_Seat] = []
+        """Whose turn it is to be acted for, in order."""
+        self._half = (sum(group.count for group in groups) + 1) // 2
+        self._act_seconds = 0.0
+        self._act_by = 0.0
 
     def run(self, seeds: Sequence[int], stop: threading.Event) -> None:
         """Acts until `stop` is set; N seeds, one for each environment.
@@ -66,16 +76,24 @@ class GroupedLoop:
             first = seat.group.first_slot
             seat.group.begin_reset(seeds[first : first + seat.group.count])
         while not stop.is_set():
-            arrived = self._wait()
+            arrived = self._poll(self._patience())
             for seat, result in arrived:
                 self._take(seat, result)
-            waiting = [seat for seat, _ in arrived if seat.group.waits]
-            if waiting:
+            if self._waiting and not self._patience():
                 self._refresh_weights()
-                self._act(waiting)
+                self._act(self._next_half())
 
-    def _wait(self) -> list[tuple[_Seat, StepResult]]:
-        wait_for_any([seat.group for seat in self._seats], _WAIT_SECONDS)
+    def _patience(self) -> float:
+        """Returns for how many seconds to wait for more before it acts."""
+        if not self._waiting:
+            return _WAIT_SECONDS
+        if sum(seat.group.count for seat in self._waiting) >= self._half:
+            return 0.0
+        # In whole milliseconds, as fine as a poll can wait.
+        return max(0.0, (self._act_by - time.monotonic()) * 1000 // 1 / 1000)
+
+    def _poll(self, seconds: float) -> list[tuple[_Seat, StepResult]]:
+        wait_for_any([seat.group for seat in self._seats], seconds)
         polled = [(seat, seat.group.poll()) for seat in self._seats]
         return [(seat, result) for seat, result in polled if result is not None]
 
@@ -84,9 +102,24 @@ class GroupedLoop:
             seat.recorder.record(seat.observation, seat.choice, result)
             self._reporter.add(seat.choice, result)
         seat.observation, seat.choice = result.observation, None
+        if seat.group.waits:
+            if not self._waiting:
+                self._act_by = time.monotonic() + self._act_seconds
+            self._waiting.append(seat)
+
+    def _next_half(self) -> list[_Seat]:
+        """Takes from the waiting seats as many as make up half of the environments."""
+        taken, count = [], 0
+        while self._waiting and count < self._half:
+            taken.append(self._waiting.pop(0))
+            count += taken[-1].group.count
+        self._act_by = time.monotonic() + self._act_seconds
+        return taken
 
     def _act(self, seats: Sequence[_Seat]) -> None:
+        start = time.monotonic()
         choices = self._choose(seats)
+        self._act_seconds = time.monotonic() - start
         for seat, choice in zip(seats, choices, strict=True):
             seat.choice = choice
             seat.group.begin(choice.action)

@@ -1,13 +1,14 @@
 """Which backend steps the environments of an actor."""
 
 import logging
-import os
+import resource
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
 import numpy as np
 
+from mycelia_actor.environments.cores import core_count
 from mycelia_actor.environments.in_process import InProcessEnvironments
 from mycelia_actor.environments.joined_groups import JoinedGroups
 from mycelia_actor.environments.make import MakeEnvironmentError, make_environment
@@ -26,6 +27,9 @@ _MEASURE_SECONDS = 0.05
 
 _MESSAGE_SECONDS = 150e-6
 """About what a step of a worker process costs beyond its environments."""
+
+_MAX_WAITING_WORKERS = 32
+"""How many worker processes `auto` starts for environments that wait: each takes memory."""
 
 _NATIVE_FROM_COUNT = 8
 """From how many environments on a native version in numpy is the faster one. CartPole on one
@@ -91,18 +95,16 @@ def _make_processes(config: EnvConfig, count: int) -> VectorEnvironment:
         action_columns(single.action_space),
     )
     single.close()
-    workers = min(count, config.processes or core_count())
+    workers = _workers(config, count)
     parts = np.array_split(np.arange(count), workers)
     return JoinedGroups([WorkerGroup(config, int(part[0]), len(part), spaces) for part in parts])
 
 
-def core_count() -> int:
-    """Returns how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def make_fastest(config: EnvConfig, count: int) -> tuple[str, VectorEnvironment]:
     """Tries the backends that have the environment, and returns the fastest and its name.
+
+    Environments that wait instead of working, as for a simulator elsewhere, wait in a
+    worker process each, however few the cores are.
 
     Raises:
       MakeEnvironmentError: an environment cannot be made.
@@ -116,12 +118,16 @@ def make_fastest(config: EnvConfig, count: int) -> tuple[str, VectorEnvironment]
         rates: dict[str, float] = {}
         best: VectorEnvironment | None = None
         for name in ("sync", "envpool", "process"):
-            if name == "process" and not _may_pay(count, rates["sync"]):
+            if name == "process" and not _may_pay(count, _workers(config, count), rates["sync"]):
                 continue
             environments = _try(name, config, count)
             if environments is None:
                 continue
+            before = _Usage()
             rates[name] = measure(environments, _MEASURE_SECONDS)
+            if name == "sync" and not config.processes and before.mostly_waited():
+                workers = min(count, _MAX_WAITING_WORKERS)
+                config = config.model_copy(update={"processes": workers})
             if rates[name] < max(rates.values()):
                 losers.callback(environments.close)
                 continue
@@ -146,13 +152,31 @@ def _try(name: str, config: EnvConfig, count: int) -> VectorEnvironment | None:
         return None
 
 
-def _may_pay(count: int, sync_rate: float) -> bool:
+def _workers(config: EnvConfig, count: int) -> int:
+    return min(count, config.processes or core_count())
+
+
+def _may_pay(count: int, workers: int, sync_rate: float) -> bool:
     """Whether worker processes may be faster, before any is started."""
-    workers = min(count, core_count())
     together = count / sync_rate
     apart = together / workers + _MESSAGE_SECONDS
     # Starting them takes a second or two: not for a gain that may be noise.
     return workers > 1 and 1.1 * apart < together
+
+
+class _Usage:
+    """What this process has had of the processor, to tell later whether it worked or waited."""
+
+    def __init__(self) -> None:
+        self._time, self._cpu_time = time.perf_counter(), time.process_time()
+        self._switches = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+
+    def mostly_waited(self) -> bool:
+        """Whether it has given the processor away itself, and for most of the time since."""
+        elapsed = time.perf_counter() - self._time
+        used = time.process_time() - self._cpu_time
+        switches = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - self._switches
+        return used < 0.5 * elapsed and switches >= 2
 
 
 MAKERS: dict[str, _Maker] = {

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from mycelia_actor.environments.autoreset import NextStepEnvironments, Vector, adapt
+from mycelia_actor.environments.cores import core_count
 from mycelia_actor.environments.make import import_modules, make_environment
 from mycelia_actor.environments.screens import Screens
 from mycelia_actor.environments.vector import Observation, VectorEnvironment
@@ -52,6 +53,8 @@ def make_ale(config: EnvConfig, count: int) -> VectorEnvironment | None:
     vector: Any = AtariVectorEnv(
         _game(config),
         count,
+        # 64 games on 2 cores: 2,880 steps/s; with threads of its own choice 2,520.
+        num_threads=min(count, core_count()),
         max_num_frames_per_episode=atari.max_episode_frames,
         repeat_action_probability=atari.repeat_action_probability,
         full_action_space=atari.full_action_space,

@@ -88,7 +88,7 @@ async def serve_run(
         )
         if membership.config.actor.inference != "central":
             logger.warning(
-                "the run has actor.inference=%s, and needs no inference service: idle until the end",
+                "a run with actor.inference=%s needs no inference service: idle until the end",
                 membership.config.actor.inference,
             )
         try:
