@@ -5,12 +5,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
+import torch
 
 from mycelia.run.v1 import run_pb2
+from mycelia_actor.policies.device import find_device
 from mycelia_core.clients.params import ParamClient
 from mycelia_core.clients.replay import ReplayClient
 from mycelia_core.clients.run import RunClient
@@ -128,6 +130,48 @@ def test_every_step_of_an_actor_reaches_the_table_and_nothing_else_does(start, a
         assert np.isfinite(batch.probabilities).all()
 
 
+def test_an_actor_finds_a_replay_service_that_was_started_anew_elsewhere(
+    start, address, client, tmp_path
+):
+    keeps = ("--checkpoint-dir", str(tmp_path))
+    actor = start("mycelia_actor", "--join", address)
+    first = start("mycelia_replay", "--join", address, *keeps)
+    run = client.create_run("test", CONFIG.model_dump_json())
+    before = client.wait_for_member(run_pb2.ROLE_REPLAY, 20)
+    wait_until(lambda: inserted_rows(before.address, run.run_id) > 100)
+    where = lambda: replay_address(client) or None  # noqa: E731
+
+    with ExitStack() as stack:
+        replay = stack.enter_context(ReplayClient(before.address, run.run_id, locate=where))
+        sampler = stack.enter_context(closing(replay.sampler("train", 32)))
+        sampler.next(timeout=10)
+
+        first.kill()
+        first.wait(10)
+        start("mycelia_replay", "--join", address, *keeps)
+
+        wait_until(lambda: where() not in (None, before.address))
+        wait_until(lambda: inserted_rows(where(), run.run_id) > 500)
+        steps = actor_counters(client)["env_steps"]
+        wait_until(lambda: actor_counters(client)["env_steps"] > steps)
+        assert actor.poll() is None
+        for _ in range(20):  # more than were fetched ahead
+            sampler.next(timeout=10)
+        assert replay.address == where()
+
+
+def replay_address(client: RunClient) -> str:
+    for member in client.get_run().members:
+        if member.role == run_pb2.ROLE_REPLAY and member.alive:
+            return member.address
+    return ""
+
+
+def inserted_rows(address: str, run_id: str) -> int:
+    with ReplayClient(address, run_id) as replay:
+        return sum(table.inserted_row_count for table in replay.info())
+
+
 def test_an_actor_ends_with_its_run(start, address, client):
     actor = start("mycelia_actor", "--join", address)
     start("mycelia_replay", "--join", address)
@@ -204,6 +248,19 @@ def test_an_environment_that_cannot_be_played_ends_the_actor_with_one_line(
     assert actor.wait(20) == 1
     (line,) = actor.stderr.read().splitlines()
     assert expected in line
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_asked_for_in_vain_and_auto_does_without(start, address, client):
+    start("mycelia_replay", "--join", address)
+    acts = {"actor": CONFIG.actor.model_copy(update={"device": "cuda"})}
+    refused = start("mycelia_actor", "--join", address, "--log-level", "error")
+    client.create_run("test", CONFIG.model_copy(update=acts).model_dump_json())
+
+    assert refused.wait(20) == 1
+    (line,) = refused.stderr.read().splitlines()
+    assert "actor.device=cuda: torch sees no GPU here" in line
+    assert find_device("auto", "actor.device") == "cpu"
 
 
 def test_bad_arguments_end_with_code_2(start):

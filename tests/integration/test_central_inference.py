@@ -142,11 +142,12 @@ def test_the_service_ends_with_the_run_and_without_one_when_it_is_told(start, ad
     assert actor.wait(20) == 0, actor.stderr.read()
 
 
-def test_workers_that_compute_gradients_cannot_be_told_to_ask_elsewhere(mycelia):
-    command = mycelia("config", "a3c-cartpole", "actor.inference=central")
+@pytest.mark.parametrize("setting", ["actor.inference=central", "actor.device=cuda"])
+def test_workers_that_compute_gradients_cannot_be_told_to_ask_elsewhere(mycelia, setting):
+    command = mycelia("config", "a3c-cartpole", setting)
 
     assert command.end() == 2
-    assert "actor.inference=central needs topology=replay" in command.text
+    assert f"{setting} needs topology=replay" in command.text
 
 
 @pytest.mark.slow

@@ -123,6 +123,10 @@ class ActorConfig(Section):
     actions are chosen for the other; backend `process` has one per worker process. With 1 all
     are stepped together. 0 takes groups where they were measured to gain."""
 
+    device: Literal["cpu", "auto", "cuda"] = "cpu"
+    """Where an actor of topology `replay` evaluates its network: `auto` takes a CUDA GPU where
+    torch sees one. Many actors on one GPU are better served by `actor.inference = "central"`."""
+
     torch_threads: int = Field(1, ge=1)
     """Threads of policies that need torch, such as those that see images."""
 
@@ -472,5 +476,10 @@ class RunConfig(Section):
             raise ValueError(
                 f"actor.inference=central needs topology=replay, got {self.topology}: workers "
                 "that compute gradients hold the network themselves"
+            )
+        if self.actor.device == "cuda" and self.topology != "replay":
+            raise ValueError(
+                f"actor.device=cuda needs topology=replay, got {self.topology}: workers compute "
+                "gradients on a CPU"
             )
         return self

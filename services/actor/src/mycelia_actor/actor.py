@@ -21,6 +21,7 @@ from mycelia_actor.loop import ActingLoop, Reporter
 from mycelia_actor.n_step_priorities import NStepPriorities
 from mycelia_actor.patient_writer import ATTEMPT_SECONDS, PatientWriter
 from mycelia_actor.policies.action_values import ActionValues, make_action_values
+from mycelia_actor.policies.device import find_device
 from mycelia_actor.policies.epsilon import actor_epsilons
 from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy
 from mycelia_actor.policies.policy import Policy
@@ -145,7 +146,8 @@ def _make_values(
         )
         stack.callback(remote.close)
         return remote, lambda: None
-    values = make_action_values(signature, config, count)
+    device = find_device(config.actor.device, "actor.device")
+    values = make_action_values(signature, config, count, device)
     params = stack.enter_context(ParamClient(client.address, membership.run_id))
     watcher = WeightWatcher(params)
     stack.callback(watcher.stop)

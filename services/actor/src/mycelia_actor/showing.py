@@ -1,8 +1,10 @@
 """Greedy episodes for people to look at: recorded as video, or rendered live."""
 
 import contextlib
+import importlib
 import importlib.util
 import itertools
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ def record_episode(
 ) -> tuple[Path, float]:
     """Plays an episode with the evaluation's first seed and records it.
 
-    As MP4 by Gymnasium's own recorder if moviepy is installed, else as GIF.
+    As MP4 by Gymnasium's own recorder if moviepy and its ffmpeg are installed, else as GIF.
 
     Returns:
       the file, and the episode's return.
@@ -40,17 +42,27 @@ def record_episode(
     """
     environment = _make_drawn(config, "rgb_array")
     folder.mkdir(parents=True, exist_ok=True)
-    if _has_moviepy():
+    if _can_write_mp4():
+        return _record_mp4(environment, tensors, config, folder, name)
+    drawn = _Frames(environment)
+    with contextlib.closing(drawn):
+        episode_return = _play(drawn, tensors, config, FIRST_SEED)
+    return drawn.save(folder / f"{name}-episode-0.gif"), episode_return
+
+
+def _record_mp4(
+    environment: Environment, tensors: Tensors, config: RunConfig, folder: Path, name: str
+) -> tuple[Path, float]:
+    with warnings.catch_warnings():
+        # A run's newest video takes the place of the one before; what failed says so itself.
+        for message in (".*Overwriting existing videos", ".*zero frames to save"):
+            warnings.filterwarnings("ignore", message)
         recorder = gymnasium.wrappers.RecordVideo(
             environment, str(folder), name_prefix=name, disable_logger=True
         )
         with contextlib.closing(recorder):
             episode_return = _play(recorder, tensors, config, FIRST_SEED)
-        return folder / f"{name}-episode-0.mp4", episode_return
-    drawn = _Frames(environment)
-    with contextlib.closing(drawn):
-        episode_return = _play(drawn, tensors, config, FIRST_SEED)
-    return drawn.save(folder / f"{name}-episode-0.gif"), episode_return
+    return folder / f"{name}-episode-0.mp4", episode_return
 
 
 def show_episodes(tensors: Tensors, config: RunConfig, episodes: int | None) -> Iterator[float]:
@@ -87,9 +99,9 @@ class _Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def _play(environment: Environment, tensors: Tensors, config: RunConfig, seed: int) -> float:
     evaluation = Evaluation([environment])
-    (episode_return,) = evaluation.play(
-        make_greedy(evaluation, config, Weights(0, 0, tensors)), [seed]
-    ) or [0.0]
+    greedy = make_greedy(evaluation, config, Weights(0, 0, tensors))
+    with _told_if_it_cannot_be_drawn(config):
+        (episode_return,) = evaluation.play(greedy, [seed]) or [0.0]
     return episode_return
 
 
@@ -104,5 +116,23 @@ def _make_drawn(config: RunConfig, mode: str) -> Environment:
     return environment
 
 
-def _has_moviepy() -> bool:
-    return importlib.util.find_spec("moviepy") is not None
+def _can_write_mp4() -> bool:
+    if importlib.util.find_spec("moviepy") is None:
+        return False
+    try:
+        # What moviepy writes with; it may have been installed without the program itself.
+        importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
+    except (ImportError, RuntimeError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _told_if_it_cannot_be_drawn(config: RunConfig) -> Iterator[None]:
+    try:
+        yield
+    except (gymnasium.error.DependencyNotInstalled, RuntimeError) as error:
+        # pygame's errors, such as that of a missing screen, are RuntimeErrors.
+        if isinstance(error, RuntimeError) and type(error).__module__ != "pygame":
+            raise
+        raise MakeEnvironmentError(f"env.id={config.env.id!r} cannot be drawn: {error}") from error

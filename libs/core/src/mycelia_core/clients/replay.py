@@ -67,10 +67,13 @@ class ReplayClient:
           locate: returns where the server is now, or None if that is not known; asked when
             a connection is lost, for a server that was started again elsewhere.
         """
-        self.address = address
         self.run_id = run_id
         self._locate = locate
         self._left_channels: list[grpc.Channel] = []
+        self._go_to(address)
+
+    def _go_to(self, address: str) -> None:
+        self.address = address
         self._channel = open_channel(address)
         self.stub = replay_pb2_grpc.ReplayServiceStub(self._channel)
         """The generated stub, for calls that this class does not wrap."""
@@ -221,8 +224,7 @@ class ReplayClient:
             return
         logger.info("replay has moved from %s to %s", self.address, address)
         self._left_channels.append(self._channel)
-        self.address, self._channel = address, open_channel(address)
-        self.stub = replay_pb2_grpc.ReplayServiceStub(self._channel)
+        self._go_to(address)
 
     def close(self) -> None:
         """Closes the channel; writers and samplers must have been closed before."""

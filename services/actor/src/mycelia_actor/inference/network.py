@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from mycelia_actor.environments.spaces import Columns
-from mycelia_actor.policies.action_values import ActionValues, UnplayableError, make_action_values
+from mycelia_actor.policies.action_values import ActionValues, make_action_values
 from mycelia_actor.policies.policy import Slots
 from mycelia_core.clients.inference import Q_VALUES
 from mycelia_core.config import RunConfig
@@ -73,22 +73,3 @@ def make_network(signature: Signature, config: RunConfig, device: str) -> SlotNe
     threads = {"torch_threads": settings.torch_threads}
     config = config.model_copy(update={"actor": config.actor.model_copy(update=threads)})
     return QNetwork(make_action_values(signature, config, settings.max_slots, device))
-
-
-def find_device(wanted: str) -> str:
-    """Returns the device of torch to use; `cpu` also where there is no torch.
-
-    Raises:
-      UnplayableError: `cuda` is asked for, and torch sees no GPU or is missing.
-    """
-    if wanted == "cpu":
-        return wanted
-    try:
-        import torch
-    except ImportError:
-        found = False
-    else:
-        found = torch.cuda.is_available()
-    if wanted == "cuda" and not found:
-        raise UnplayableError("inference.device=cuda: torch sees no GPU here, or is missing")
-    return "cuda" if found else "cpu"

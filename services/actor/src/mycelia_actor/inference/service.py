@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from mycelia.inference.v1 import inference_pb2_grpc
 from mycelia.run.v1 import run_pb2
 from mycelia_actor.inference.batcher import Batcher
-from mycelia_actor.inference.network import find_device, make_network
+from mycelia_actor.inference.network import make_network
 from mycelia_actor.inference.servicer import SERVICE_NAME, InferenceServicer, Served
 from mycelia_actor.inference.slots import SlotTable
 from mycelia_actor.joining import WAIT_SECONDS, MembershipLostError
+from mycelia_actor.policies.device import find_device
 from mycelia_core.clients.params import ParamClient, WeightWatcher
 from mycelia_core.clients.run import Membership, RunClient
 from mycelia_core.config import RunConfig
@@ -93,7 +94,9 @@ async def serve_run(
             )
         try:
             # While others start: importing torch takes seconds, in which the loop must answer.
-            device = await asyncio.to_thread(find_device, membership.config.inference.device)
+            device = await asyncio.to_thread(
+                find_device, membership.config.inference.device, "inference.device"
+            )
             signature = await asyncio.to_thread(client.wait_for_signature, WAIT_SECONDS, stopping)
             await _serve(server, membership, signature, device, stopping)
         finally:
