@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 
@@ -30,9 +31,9 @@ class RowList:
                 continue
             found.append(
                 (
-                    float(row["observation"].reshape(-1)[0]),
+                    _number(row["observation"]),
                     float(row["reward"]),
-                    float(after["observation"].reshape(-1)[0]),
+                    _number(after["observation"]),
                     bool(after["terminated"]),
                     bool(after["truncated"]),
                     int(row["action"]),
@@ -40,6 +41,13 @@ class RowList:
                 )
             )
         return found
+
+
+def _number(observation: np.ndarray) -> float:
+    """Returns the number that is shown, as it is or in the four bytes of a screen."""
+    is_screen = observation.dtype == np.uint8
+    shown = observation.reshape(-1)
+    return float(shown.view(">u4")[0] if is_screen else shown[0])
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from mycelia_actor.environments.autoreset import UnknownAutoresetModeError, adapt
 from mycelia_actor.environments.in_process import InProcessEnvironments
+from mycelia_actor.environments.native import PooledEnvironments
+from mycelia_actor.environments.screens import Screens
 from mycelia_actor.policies.policy import ActionChoice
 from mycelia_actor.recorder import Recorder
 
@@ -106,22 +108,44 @@ def expected_transitions(offset, steps):
     return found
 
 
-@pytest.mark.parametrize("backend", ["sync", "async", "in_process"])
-@pytest.mark.parametrize("mode", MODES)
+OFFSETS = (0.0, 100_000.0, 200_000.0)
+
+
+def counters(backend, mode, counting_env):
+    """Returns three counting environments behind the adapter for a backend and mode."""
+    import native_counters
+
+    if backend == "envpool":
+        make = lambda _: native_counters.PoolOfCounters(OFFSETS)  # noqa: E731
+        return PooledEnvironments(make([0]), make)
+    if backend == "ale":
+        return Screens(native_counters.ScreensOfCounters(OFFSETS), life_loss=mode == "life loss")
+    makers = [partial(counting_env, offset) for offset in OFFSETS]
+    if backend == "in_process":
+        return InProcessEnvironments([make() for make in makers])
+    kind = SyncVectorEnv if backend == "sync" else AsyncVectorEnv
+    return adapt(kind(makers, autoreset_mode=mode))
+
+
+BACKENDS = [
+    *((backend, mode) for backend in ("sync", "async") for mode in MODES),
+    ("in_process", None),
+    ("envpool", None),
+    ("ale", None),
+    ("ale", "life loss"),
+]
+
+
+@pytest.mark.parametrize(("backend", "mode"), BACKENDS)
 def test_backends_and_modes_record_what_happened_and_nothing_else(
     backend, mode, row_list, counting_env
 ):
-    makers = [partial(counting_env, offset) for offset in (0.0, 100_000.0, 200_000.0)]
-    if backend == "in_process":
-        environments = InProcessEnvironments([make() for make in makers])
-    else:
-        kind = SyncVectorEnv if backend == "sync" else AsyncVectorEnv
-        environments = adapt(kind(makers, autoreset_mode=mode))
+    environments = counters(backend, mode, counting_env)
 
     results = record(environments, row_list, 60, 3)
 
     recorded = 0
-    for stream, offset in enumerate((0, 100_000, 200_000)):
+    for stream, offset in enumerate(OFFSETS):
         transitions = without_action(row_list.transitions(stream))
         recorded += len(transitions)
         assert transitions == expected_transitions(offset, len(transitions))
@@ -130,11 +154,9 @@ def test_backends_and_modes_record_what_happened_and_nothing_else(
     assert steps - 3 <= recorded <= steps
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_returns_and_lengths_of_episodes_are_exact(mode, row_list, counting_env):
-    environments = adapt(SyncVectorEnv([counting_env] * 2, autoreset_mode=mode))
-
-    results = record(environments, row_list, 40, 2)
+@pytest.mark.parametrize(("backend", "mode"), BACKENDS)
+def test_returns_and_lengths_of_episodes_are_exact(backend, mode, row_list, counting_env):
+    results = record(counters(backend, mode, counting_env), row_list, 40, 3)
 
     played = [
         (ret, length, bool(result.terminated[slot]))

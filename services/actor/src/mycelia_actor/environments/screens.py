@@ -58,13 +58,15 @@ class Screens(NextStepEnvironments):
         truncated &= stepped
         over = terminated | truncated
         lives = np.asarray(infos["lives"], np.int64)
-        lost = (lives < self._lives) & stepped & ~over if self._life_loss else ~self._all
+        fewer = (lives < self._lives) & stepped if self._life_loss else ~self._all
         self._lives = lives.copy()
         self._ready = ~over
+        lost = fewer & ~over
         return self._result(
             Observation(columns, first=~stepped | lost, ready=self._ready),
             reward=reward,
-            terminated=terminated | lost,
+            # Nothing is bootstrapped over a lost life, where the game is cut off neither.
+            terminated=terminated | fewer,
             truncated=truncated,
             final_observation=lambda ended: take_rows(columns, ended),
             stepped=stepped,
