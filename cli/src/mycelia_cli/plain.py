@@ -68,7 +68,7 @@ def line(progress: Progress) -> str:
 
 
 def _awaited(progress: Progress) -> list[str]:
-    if not progress.awaited or progress.is_finished:
+    if not progress.awaited:
         return []
     return [f"not there: {', '.join(progress.awaited)}"]
 

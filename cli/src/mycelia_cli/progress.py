@@ -201,7 +201,7 @@ class ProgressTracker:
             insert_wait_share=_share(self._insert_wait.update(insert_wait, now), len(actors)),
             sample_wait_share=_share(self._sample_wait.update(sample_wait, now), 1),
             members=tuple(ROLES.get(member.role, "?") for member in answer.members if member.alive),
-            awaited=tuple(_awaited(config, answer.members)),
+            awaited=tuple(_awaited(config, answer)),
             gradients=gradients,
         )
 
@@ -241,8 +241,10 @@ def staleness(actors: Iterable[pb.Member], weight_version: int) -> tuple[int, ..
     return tuple(max(0, weight_version - version) for version in versions)
 
 
-def _awaited(config: RunConfig, members: Iterable[pb.Member]) -> Iterator[str]:
-    there = collections.Counter(member.role for member in members if member.alive)
+def _awaited(config: RunConfig, answer: pb.GetRunResponse) -> Iterator[str]:
+    if answer.run.phase == pb.PHASE_FINISHED:
+        return
+    there = collections.Counter(member.role for member in answer.members if member.alive)
     with_replay = config.topology == "replay"
     wanted = {
         pb.ROLE_LEARNER: (1, ""),

@@ -99,6 +99,17 @@ def test_a_run_that_stands_says_whom_it_waits_for():
     assert all("not there: 1 replay (replay.shards)" in text for text in pictures(progress))
 
 
+def test_nobody_is_awaited_once_the_run_has_finished():
+    last = answer()
+    del last.members[:]
+    assert ProgressTracker(CONFIG).update(last).awaited
+
+    last.run.phase = pb.PHASE_FINISHED
+
+    progress = ProgressTracker(CONFIG).update(last)
+    assert not any("not there: 1" in text for text in [line(progress), *pictures(progress)])
+
+
 def test_the_evaluation_that_solved_the_run_decides_though_a_later_one_was_worse():
     solved = answer()
     solved.run.outcome = pb.OUTCOME_SOLVED
