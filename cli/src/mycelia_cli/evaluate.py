@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mycelia_actor.environments.make import MakeEnvironmentError
 from mycelia_actor.evaluation import evaluate
-from mycelia_actor.showing import record_episode, show_episodes
+from mycelia_actor.showing import NoVideoError, record_episode, show_episodes
 from mycelia_cli.errors import EXIT_OK, CommandError, InputError
 from mycelia_cli.run_folder import RunFolder, find_run_folder
 from mycelia_core.config import RunConfig
@@ -27,14 +27,16 @@ def evaluate_run(
 
     Raises:
       InputError: the run is not there, or its folder cannot be read.
-      CommandError: the environment cannot be made or does not fit the weights.
+      CommandError: the environment cannot be made or does not fit the weights, or
+        no video can be written.
     """
     folder = find_run_folder(run, runs_dir)
     config, weights = read_policy(run, folder)
     try:
-        returns = evaluate(weights, config, episodes)
+        # First, so that nobody waits for all episodes to hear that no video can be written.
         shown = record_episode(weights, config, folder.path / "videos", "eval") if video else None
-    except (ValueError, MakeEnvironmentError) as error:
+        returns = evaluate(weights, config, episodes)
+    except (ValueError, MakeEnvironmentError, NoVideoError) as error:
         raise CommandError(f'cannot evaluate "{run}": {error}') from error
     scores = {
         "eval_return_mean": statistics.fmean(returns),
@@ -81,7 +83,7 @@ def read_policy(run: str, folder: RunFolder) -> tuple[RunConfig, Mapping[str, ND
     try:
         return config, load_weights(folder.path)
     except (FileNotFoundError, BrokenCheckpointError) as error:
-        raise InputError(f'cannot evaluate "{run}": {error}') from error
+        raise InputError(f'"{run}" has no weights to play with: {error}') from error
 
 
 def _read_config(folder: RunFolder) -> RunConfig:
