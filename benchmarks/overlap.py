@@ -13,8 +13,9 @@ the same threads and processes. The cases:
 
 `auto_groups` is what `actor.groups=0` takes, `auto_over_best` what comes of it.
 `weights`: the share of its time that an actor's loop gives to weights of 1.7
-million parameters which change ten times a second, and how much slower the same
-loop is with them than without, by turns.
+million parameters which change ten times a second (`weight_refresh_share_of_time`),
+and how much slower the same loop is while they come from a parameter server than
+without, by turns (`weight_refresh_slows_by`).
 """
 
 import argparse
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from statistics import median
 from typing import Any
@@ -33,16 +34,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks import acting
 from benchmarks.pong import PONG, SteadyTimer, make_nature_cnn
+from benchmarks.refresh import Timed, measure_refresh
 from mycelia_actor.actor import make_loop, make_recorders
 from mycelia_actor.environments.backend import make_environments
 from mycelia_actor.environments.group import Group, wait_for_any
 from mycelia_actor.environments.grouping import count_groups
 from mycelia_actor.environments.joined_groups import JoinedGroups
-from mycelia_actor.policies.policy import Policy
 from mycelia_core.config import ActorConfig, EnvConfig, NetworkConfig, RunConfig
 from mycelia_core.weights import Weights
-
-PUBLISH_SECONDS = 0.1
 
 
 def main() -> None:
@@ -66,40 +65,6 @@ def main() -> None:
     if "weights" in only:
         result |= _weights(arguments.rounds, arguments.seconds)
     print(json.dumps(result, indent=None if arguments.json else 2))
-
-
-class Publisher:
-    """Gives out the same weights under a new version ten times a second."""
-
-    def __init__(self, weights: Weights) -> None:
-        self._weights = weights
-        self._version = 1
-
-    def __call__(self) -> Weights:
-        """Returns the newest."""
-        version = 1 + int(time.monotonic() / PUBLISH_SECONDS)
-        if version != self._version:
-            self._version = version
-            # A fresh copy, as the network would bring it.
-            tensors = {name: array.copy() for name, array in self._weights.tensors.items()}
-            self._weights = Weights(version, 0, tensors)
-        return self._weights
-
-
-class Timed:
-    """A policy whose time for taking in weights is counted."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.act, self.greedy_value = policy.act, policy.greedy_value
-        self.seconds, self.count = 0.0, 0
-
-    def use(self, weights: Weights) -> None:
-        """Takes in weights."""
-        start = time.perf_counter()
-        self._policy.use(weights)
-        self.seconds += time.perf_counter() - start
-        self.count += 1
 
 
 def make_cases(envs: int) -> dict[str, EnvConfig]:
@@ -129,26 +94,25 @@ class Side:
     """An actor without a replay service, whose loop is run again and again."""
 
     def __init__(self, config: RunConfig) -> None:
-        self._config = config
+        self.config = config
         self._environments = make_environments(
             config.env, config.actor.envs_per_actor, config.actor.groups
         )
-        inner, self._weights = make_nature_cnn(self._environments)
+        inner, self.weights = make_nature_cnn(self._environments)
         self.policy = Timed(inner)
 
-    def run(self, seconds: float, *, publishes: bool = False) -> float:
-        """Returns steps per second."""
+    def run(self, seconds: float, newest: Callable[[], Weights | None] | None = None) -> float:
+        """Returns steps per second, with the weights that `newest` returns or always the same."""
         stop = threading.Event()
         timer = SteadyTimer(seconds, stop)
         environments = self._environments
-        recorders = make_recorders(self._config, environments, self.policy, acting.Nowhere())
-        newest = Publisher(self._weights) if publishes else lambda: self._weights
+        recorders = make_recorders(self.config, environments, self.policy, acting.Nowhere())
         loop = make_loop(
-            self._config,
+            self.config,
             environments,
             self.policy,
             recorders,
-            newest_weights=newest,
+            newest_weights=newest or (lambda: self.weights),
             reporter=timer,
         )
         loop.run(range(environments.count), stop)
@@ -208,17 +172,10 @@ def _busy_core() -> Iterator[None]:
 
 
 def _weights(rounds: int, seconds: float) -> dict[str, Any]:
-    side, shares, slower = Side(make_config(PONG, 8, 1)), [], []
-    for _ in range(rounds):
-        quiet, before = side.run(seconds), side.policy.seconds
-        busy = side.run(seconds, publishes=True)
-        shares.append((side.policy.seconds - before) / seconds)
-        slower.append(1 - busy / quiet)
+    side = Side(make_config(PONG, 8, 1))
+    result = measure_refresh(side, rounds, seconds)
     side.close()
-    return {
-        "weight_refresh_share_of_time": round(median(shares), 5),
-        "weight_refresh_slows_by": round(median(slower), 4),
-    }
+    return result
 
 
 if __name__ == "__main__":

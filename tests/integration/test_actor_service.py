@@ -130,8 +130,9 @@ def test_every_step_of_an_actor_reaches_the_table_and_nothing_else_does(start, a
         assert np.isfinite(batch.probabilities).all()
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_an_actor_finds_a_replay_service_that_was_started_anew_elsewhere(
-    start, address, client, tmp_path
+    start, address, client, tmp_path, number
 ):
     keeps = ("--checkpoint-dir", str(tmp_path))
     actor = start("mycelia_actor", "--join", address)
@@ -146,7 +147,7 @@ def test_an_actor_finds_a_replay_service_that_was_started_anew_elsewhere(
         sampler = stack.enter_context(closing(replay.sampler("train", 32)))
         sampler.next(timeout=10)
 
-        first.kill()
+        first.send_signal(number)
         first.wait(10)
         start("mycelia_replay", "--join", address, *keeps)
 
@@ -158,6 +159,15 @@ def test_an_actor_finds_a_replay_service_that_was_started_anew_elsewhere(
         for _ in range(20):  # more than were fetched ahead
             sampler.next(timeout=10)
         assert replay.address == where()
+
+        assert stop_and_time(actor) < 2.0
+
+        (table,) = replay.info()
+        progress = client.get_run().progress
+        # What the server did not save when it was killed is counted; nothing else is missing.
+        row_count = table.inserted_row_count + table.missing_row_count
+        assert row_count == progress.env_steps + progress.episode_count
+        assert number == signal.SIGKILL or table.missing_row_count == 0
 
 
 def replay_address(client: RunClient) -> str:

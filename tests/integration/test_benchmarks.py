@@ -46,3 +46,12 @@ def test_double_buffering_is_compared_with_lock_step():
     assert 0 < row["together_steps_per_second"] <= 200
     assert 0 < row["groups_steps_per_second"] <= 200
     assert found["double_buffering_gain"] == {"waits_10ms": row["gain"]}
+
+
+def test_new_weights_come_from_a_server_and_their_share_of_the_time_is_told():
+    found = run("benchmarks.overlap", "--only", "weights", "--rounds", "1", "--seconds", "1")
+
+    assert 1 < found["weight_refreshes_per_second"] <= 11
+    assert 0 < found["weight_refresh_share_of_time"] < 0.5
+    assert 0 < found["weight_receive_cpu_ms"] < 500
+    assert found["weight_refresh_slows_by"] < 1

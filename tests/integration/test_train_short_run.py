@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -85,18 +88,57 @@ def test_an_episode_of_a_run_is_recorded(short_run, module_mycelia):
 
     video = short_run[0].folder / scores["video"]
     assert video.parent.name == "videos"
+    # What it is and how many frames it has is tested where it is written.
     assert video.stat().st_size > 1000
 
 
-def test_an_episode_of_a_run_is_played_in_a_window(short_run, mycelia, monkeypatch):
+@pytest.fixture
+def brief_run(short_run, tmp_path, monkeypatch):
+    """A copy of the run whose episodes take a second in a window, and a screen to show them on."""
     pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    run_dir = short_run[0].folder / short_run[2]["run_dir"]
+    shutil.copytree(short_run[0].folder / short_run[2]["run_dir"], tmp_path / "brief")
+    path = tmp_path / "brief" / "config.json"
+    config = json.loads(path.read_text())
+    config["env"]["kwargs"] = {"max_episode_steps": 50}
+    path.write_text(json.dumps(config))
+    return str(path.parent)
 
-    play = mycelia("play", str(run_dir), "--episodes", "1")
+
+def test_an_episode_of_a_run_is_played_in_a_window(brief_run, mycelia):
+    play = mycelia("play", brief_run, "--episodes", "1")
 
     assert play.end() == 0, play.text
-    assert play.lines[-1].startswith("CartPole-v1: return ")
+    (line,) = play.lines
+    assert re.fullmatch(r"CartPole-v1: return \d+\.0", line)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
+)
+def test_a_signal_ends_the_playing_at_once(brief_run, mycelia, number, code):
+    play = mycelia("play", brief_run)
+    play.wait_for("CartPole-v1: return ")
+    begin = time.monotonic()
+
+    play.signal(number)
+
+    assert play.end() == code, play.text
+    assert time.monotonic() - begin < 3.0
+    assert play.error_lines == []
+
+
+@pytest.mark.parametrize("word", ["eval", "play"])
+def test_a_run_without_a_checkpoint_is_not_played(short_run, mycelia, tmp_path, word):
+    command, _, result = short_run
+    (tmp_path / "young").mkdir()
+    shutil.copy(command.folder / result["run_dir"] / "config.json", tmp_path / "young")
+
+    refused = mycelia(word, "young")
+
+    assert refused.end() == 2
+    (line,) = refused.error_lines
+    assert line.startswith('mycelia: "young" has no weights to play with: no whole checkpoint')
 
 
 def test_a_run_is_gone_on_from(short_run, module_mycelia):

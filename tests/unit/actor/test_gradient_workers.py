@@ -10,17 +10,18 @@ from gymnasium.spaces import Box, Discrete
 
 from mycelia_actor.environments.in_process import InProcessEnvironments
 from mycelia_actor.environments.spaces import action_columns, observation_columns
-from mycelia_actor.evaluation import evaluate
+from mycelia_actor.evaluation import evaluate, make_evaluation, make_greedy
 from mycelia_actor.gradients.collector import RolloutCollector
 from mycelia_actor.gradients.loop import GradientLoop
 from mycelia_actor.gradients.spaces import action_writer, network_spec
 from mycelia_actor.policies.action_values import UnplayableError
 from mycelia_algorithms.gradient_source import Gradient
 from mycelia_algorithms.networks.actor_critic import ActorCriticSpec
+from mycelia_algorithms.ops.normalisation import Moments
 from mycelia_algorithms.stochastic_policy import StochasticPolicy
 from mycelia_core import actor_critic
 from mycelia_core.clients.gradients import PushOutcome, PushResult
-from mycelia_core.config import NetworkConfig, RunConfig
+from mycelia_core.config import EnvConfig, NetworkConfig, RunConfig
 from mycelia_core.weights import Weights
 
 
@@ -267,6 +268,37 @@ def test_an_actor_critic_is_evaluated_greedily(lstm_units):
 
     assert len(returns) == 5
     assert returns == evaluate(weights, config_of(shared_trunk=True, lstm_units=lstm_units), 5)
+
+
+@pytest.mark.parametrize("lstm_units", [0, 8])
+def test_what_is_seen_in_an_evaluation_leaves_the_statistics_as_they_were(lstm_units):
+    spec = ActorCriticSpec(
+        observation_shape=(3,),
+        action_size=1,
+        hidden_sizes=(16, 16),
+        shared_trunk=True,
+        lstm_units=lstm_units,
+    )
+    # Far from anything that a pendulum shows, so that one that counted along would notice.
+    seen_before = np.random.default_rng(1).normal(5.0, 3.0, (4, 3))
+    tensors = make_policy(spec, normalise=True).weights() | Moments.of(seen_before).to_tensors(
+        "observation"
+    )
+    config = config_of(shared_trunk=True, lstm_units=lstm_units)
+    config = config.model_copy(update={"env": EnvConfig(id="Pendulum-v1")})
+    evaluation = make_evaluation(config, 2)
+    choose = make_greedy(evaluation, config, Weights(1, 0, tensors))
+    probe = {"observation": np.array([[1, 0, 0]], np.float32), "first": np.array([True])}
+    before = choose(probe, np.array([0]))["action"].copy()
+
+    first = evaluation.play(choose, [1, 2])
+
+    assert evaluation.play(choose, [1, 2]) == first
+    assert (choose(probe, np.array([0]))["action"] == before).all()
+    statistics = tensors | {"statistics/observation/mean": np.zeros(3)}
+    other = make_greedy(evaluation, config, Weights(1, 0, statistics))
+    assert (other(probe, np.array([0]))["action"] != before).all(), "they make no difference"
+    evaluation.close()
 
 
 def test_weights_for_other_actions_are_refused():

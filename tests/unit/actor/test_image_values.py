@@ -1,5 +1,7 @@
 """The actor sees the same stacks, and says the same, as the learner's network."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from mycelia_actor.environments.spaces import action_columns, observation_column
 from mycelia_actor.policies.action_values import UnplayableError, make_action_values
 from mycelia_actor.policies.epsilon_greedy import EpsilonGreedy
 from mycelia_actor.policies.frame_stacks import FrameStacks
+from mycelia_actor.policies.network_weights import load_weights
 from mycelia_algorithms.networks.factory import build_q_network
 from mycelia_algorithms.networks.spec import QNetworkSpec
 from mycelia_algorithms.ops.frames import stack_frames
@@ -101,6 +104,27 @@ def test_without_weights_actions_are_random_and_frames_are_remembered():
     assert choice.q_taken is None
     policy.use(weights())
     assert policy.act({"observation": frames, "first": np.zeros(2, bool)}).policy_version == 3
+
+
+def test_weights_from_a_file_have_no_version_and_are_played_with():
+    values = make_action_values(signature(), CONFIG, 1)
+    values.use(dataclasses.replace(weights(), version=0))
+    seen = {"observation": np.zeros((1, *SHAPE), np.uint8), "first": np.array([True])}
+
+    assert values.see(seen, np.array([0])).shape == (1, values.action_count)
+
+
+def test_new_weights_are_copied_nowhere_and_those_of_another_network_are_refused():
+    evaluated, newest = network().requires_grad_(False), weights()
+
+    load_weights(evaluated, newest)
+
+    where = {name: tensor.data_ptr() for name, tensor in evaluated.state_dict().items()}
+    assert where == {name: array.ctypes.data for name, array in newest.tensors.items()}
+    assert not any(parameter.requires_grad for parameter in evaluated.parameters())
+    other = {name: array[:1] for name, array in newest.tensors.items()}
+    with pytest.raises(UnplayableError, match="version 3 are for another network"):
+        load_weights(evaluated, dataclasses.replace(newest, tensors=other))
 
 
 def test_what_is_no_grey_image_is_refused():

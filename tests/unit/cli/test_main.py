@@ -23,6 +23,8 @@ from mycelia_cli.main import main
         (["config", "apex-cartpole", "x"], "expected key=value"),
         (["eval", "nowhere"], 'no run "nowhere"'),
         (["eval", "nowhere", "--episodes", "0"], "--episodes"),
+        (["play", "nowhere"], 'no run "nowhere"'),
+        (["play", "."], "not a run folder"),
         (["trai"], "train"),
         (["serve", "replays"], "replays"),
     ],

@@ -68,7 +68,7 @@ def _record_mp4(tensors: Tensors, config: RunConfig, path: Path, name: str) -> f
     environment = _make_drawn(config, "rgb_array")
     with warnings.catch_warnings():
         # A run's newest video takes the place of the one before; what failed says so itself.
-        for message in (".*Overwriting existing videos", ".*zero frames", ".*Unable to save last"):
+        for message in (".*Overwriting existing videos", ".*zero frames to save"):
             warnings.filterwarnings("ignore", message)
         recorder = gymnasium.wrappers.RecordVideo(
             environment, str(path.parent), name_prefix=name, disable_logger=True
@@ -77,19 +77,19 @@ def _record_mp4(tensors: Tensors, config: RunConfig, path: Path, name: str) -> f
             with contextlib.closing(recorder):
                 return _play(recorder, tensors, config, FIRST_SEED)
         except OSError as error:
-            # ffmpeg may lack the encoder, for example.
+            # ffmpeg may lack the encoder, for example. The recorder would complain once more.
+            recorder.recorded_frames.clear()
             path.unlink(missing_ok=True)
             logger.warning("no MP4, so a GIF: %s", str(error).split("\n", 1)[0])
             return None
 
 
 def _record_gif(tensors: Tensors, config: RunConfig, path: Path) -> float:
-    try:
-        frames = _Frames(_make_drawn(config, "rgb_array"))
-    except ImportError as error:
+    if importlib.util.find_spec("PIL") is None:
         raise NoVideoError(
             "a video needs mycelia-actor[video]: moviepy and its ffmpeg for MP4, or pillow for GIF"
-        ) from error
+        )
+    frames = _Frames(_make_drawn(config, "rgb_array"))
     with contextlib.closing(frames):
         episode_return = _play(frames, tensors, config, FIRST_SEED)
     frames.save(path)
@@ -109,10 +109,10 @@ def show_episodes(tensors: Tensors, config: RunConfig, episodes: int | None) -> 
 
 
 class _Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Keeps what every step looks like. Making one raises ImportError without pillow."""
+    """Keeps what every step looks like."""
 
     def __init__(self, env: Environment) -> None:
-        # Only who needs a GIF needs it.
+        # Only who makes a GIF needs pillow.
         from PIL import Image
 
         super().__init__(env)

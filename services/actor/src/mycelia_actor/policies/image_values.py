@@ -31,6 +31,7 @@ class ImageValues:
         torch.set_num_threads(config.actor.torch_threads)
         self.action_count = count_actions(signature)
         self.version = 0
+        self._has_weights = False
         self._device = torch.device(device)
         image = signature.by_name.get(OBSERVATION)
         if image is None or image.dtype != np.uint8 or len(image.shape) != 2:
@@ -55,6 +56,7 @@ class ImageValues:
           UnplayableError: they are for another network.
         """
         load_weights(self._network, weights)
+        self._has_weights = True
         self.version = weights.version
 
     def see(self, observation: Columns, slots: Slots) -> NDArray[np.float32] | None:
@@ -67,7 +69,7 @@ class ImageValues:
         return self._values(self._stacks.peek(observation[OBSERVATION], slots))
 
     def _values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-        if not self.version:
+        if not self._has_weights:
             return None
         with torch.inference_mode():
             seen = torch.from_numpy(stacks).to(self._device)

@@ -8,15 +8,21 @@ from mycelia_core.weights import Weights
 
 
 def load_weights(network: nn.Module, weights: Weights) -> None:
-    """Copies weights into the network, wherever it is.
+    """Has the network evaluate these weights, wherever it is.
+
+    On a CPU nothing is copied: the network reads the arrays themselves, which nobody writes
+    to. On another device each tensor is copied there once.
 
     Raises:
       UnplayableError: they are for another network.
     """
-    # The tensors are read-only and stay so: `copy_` only reads them.
-    tensors = {name: from_dlpack(array) for name, array in weights.tensors.items()}
+    own = network.state_dict()
+    tensors = {
+        name: from_dlpack(array).to(own[name]) if name in own else from_dlpack(array)
+        for name, array in weights.tensors.items()
+    }
     try:
-        network.load_state_dict(tensors)
+        network.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         raise UnplayableError(
             f"weights of version {weights.version} are for another network: {error}"

@@ -28,6 +28,7 @@ class VectorValues:
         self._features = Features(signature.starting_with(OBSERVATION))
         self.action_count = count_actions(signature)
         self.version = 0
+        self._has_weights = False
         self._device = torch.device(device)
         spec = QNetworkSpec(
             observation_shape=(self._features.size,),
@@ -44,11 +45,12 @@ class VectorValues:
           UnplayableError: they are for another network.
         """
         load_weights(self._network, weights)
+        self._has_weights = True
         self.version = weights.version
 
     def see(self, observation: Columns, slots: Slots) -> NDArray[np.float32] | None:
         """Returns `[n, A]` values of observations `[n, ...]`; None without weights."""
-        if not self.version:
+        if not self._has_weights:
             return None
         with torch.inference_mode():
             seen = torch.from_numpy(self._features(observation)).to(self._device)
